@@ -1,0 +1,77 @@
+//! What is left to do when a request got no answer: it may have arrived, or may still arrive.
+
+use std::time::Duration;
+
+use crate::Moment;
+
+/// A request whose outcome nobody knows.
+///
+/// Its undo is certain to come after it in one of two cases only: when it was answered on the *same* connection, which
+/// keeps the order, or when it was answered *later than the request could still arrive*. Until then, it is repeated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Doubt {
+    connection: u64,
+    over: Moment,
+}
+
+impl Doubt {
+    /// A request sent at `sent` on connection number `connection`, which something on the way may still deliver for
+    /// `window`.
+    pub fn new(connection: u64, sent: Moment, window: Duration) -> Self {
+        Self {
+            connection,
+            over: sent + window,
+        }
+    }
+
+    /// Whether an undo that was sent at `sent` on `connection`, and answered, settles the matter.
+    pub fn is_settled_by(self, connection: u64, sent: Moment) -> bool {
+        connection == self.connection || sent >= self.over
+    }
+
+    /// What remains in doubt when `later`, a further request of the same hold, gets no answer either.
+    ///
+    /// Two connections cannot both be followed by one undo, so then only time settles it.
+    #[must_use]
+    pub fn and(self, later: Self) -> Self {
+        let connection = if self.connection == later.connection {
+            later.connection
+        } else {
+            NO_CONNECTION
+        };
+        Self {
+            connection,
+            over: self.over.max(later.over),
+        }
+    }
+}
+
+/// A number that no connection has.
+const NO_CONNECTION: u64 = 0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WINDOW: Duration = Duration::from_secs(30);
+
+    #[test]
+    fn an_undo_settles_by_order_or_by_time() {
+        let sent = Moment::from_micros(0);
+        let doubt = Doubt::new(3, sent, WINDOW);
+        assert!(doubt.is_settled_by(3, sent));
+        assert!(!doubt.is_settled_by(4, sent + Duration::from_secs(29)));
+        assert!(doubt.is_settled_by(4, sent + WINDOW));
+    }
+
+    #[test]
+    fn doubts_on_two_connections_need_time() {
+        let sent = Moment::from_micros(0);
+        let later = sent + Duration::from_secs(1);
+        let both = Doubt::new(3, sent, WINDOW).and(Doubt::new(4, later, WINDOW));
+        assert!(!both.is_settled_by(4, later) && !both.is_settled_by(3, later));
+        assert!(both.is_settled_by(9, later + WINDOW));
+        let same = Doubt::new(3, sent, WINDOW).and(Doubt::new(3, later, WINDOW));
+        assert!(same.is_settled_by(3, later));
+    }
+}

@@ -1,0 +1,250 @@
+use std::time::Duration;
+
+use crate::{Lease, Moment, OwnerId};
+
+/// The state of one reentrant lock: at most one owner, its hold count, and when it expires.
+///
+/// Every step carries a *target* count instead of "one more" or "one less", so that a step which arrives twice does no
+/// harm: an acquire raises the count to its target, a release lowers it, and neither does anything when that is done.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct LockState {
+    hold: Option<Hold>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Hold {
+    owner: OwnerId,
+    count: u32,
+    expires: Moment,
+}
+
+/// The answer to an acquire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Acquired {
+    /// The owner holds the lock, with at least the target count, for the lease from now on.
+    Granted,
+    /// Another owner holds it; `ttl` is the rest of its lease. `None`: it holds without end.
+    Busy {
+        /// The rest of the holder's lease.
+        ttl: Option<Duration>,
+    },
+    /// A reentry found no hold of this owner: the hold that it was to deepen is lost.
+    Gone,
+}
+
+/// The answer to a release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Released {
+    /// The lock is free, and those who wait must be told.
+    Freed,
+    /// The owner still holds it, with the target count.
+    Lowered,
+    /// The owner did not hold it; nothing was done.
+    NotHeld,
+}
+
+/// The answer to a renewal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Renewed {
+    /// The owner holds the lock, at least for the lease from now on.
+    Renewed,
+    /// The owner does not hold it; nothing was done.
+    NotHeld,
+}
+
+/// What a lock looks like from outside.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Owners and their hold counts.
+    pub holders: Vec<(OwnerId, u64)>,
+    /// The rest of the lease; `None` when the lock is free, or held without end.
+    pub ttl: Option<Duration>,
+}
+
+impl LockState {
+    /// Takes the lock, or raises the count of a hold that `owner` has.
+    ///
+    /// A `target` of one may begin a hold; a higher one deepens what must be there. The lease is never shortened.
+    pub fn acquire(&mut self, now: Moment, owner: &OwnerId, target: u32, lease: Lease) -> Acquired {
+        self.expire_by(now);
+        let expires = now + lease.as_duration();
+        match &mut self.hold {
+            None if target > 1 => Acquired::Gone,
+            None => {
+                self.hold = Some(Hold {
+                    owner: owner.clone(),
+                    count: 1,
+                    expires,
+                });
+                Acquired::Granted
+            }
+            Some(hold) if hold.owner == *owner => {
+                hold.count = hold.count.max(target);
+                hold.expires = hold.expires.max(expires);
+                Acquired::Granted
+            }
+            Some(_) if target > 1 => Acquired::Gone,
+            Some(hold) => Acquired::Busy {
+                ttl: Some(hold.expires.since(now)),
+            },
+        }
+    }
+
+    /// Lowers the count of `owner` to `target`; zero ends the hold. Never creates one.
+    pub fn release(&mut self, now: Moment, owner: &OwnerId, target: u32) -> Released {
+        self.expire_by(now);
+        match &mut self.hold {
+            Some(hold) if hold.owner == *owner => {
+                if target == 0 {
+                    self.hold = None;
+                    return Released::Freed;
+                }
+                hold.count = hold.count.min(target);
+                Released::Lowered
+            }
+            _ => Released::NotHeld,
+        }
+    }
+
+    /// Extends the lease of `owner`, or only looks whether it holds (`lease` of `None`). Never shortens.
+    pub fn renew(&mut self, now: Moment, owner: &OwnerId, lease: Option<Lease>) -> Renewed {
+        self.expire_by(now);
+        match &mut self.hold {
+            Some(hold) if hold.owner == *owner => {
+                if let Some(lease) = lease {
+                    hold.expires = hold.expires.max(now + lease.as_duration());
+                }
+                Renewed::Renewed
+            }
+            _ => Renewed::NotHeld,
+        }
+    }
+
+    /// Frees the lock, whoever holds it. Whether it was held: then those who wait must be told.
+    pub fn force_unlock(&mut self, now: Moment) -> bool {
+        self.expire_by(now);
+        self.hold.take().is_some()
+    }
+
+    /// What the lock looks like.
+    pub fn snapshot(&mut self, now: Moment) -> Snapshot {
+        self.expire_by(now);
+        match &self.hold {
+            None => Snapshot::default(),
+            Some(hold) => Snapshot {
+                holders: vec![(hold.owner.clone(), u64::from(hold.count))],
+                ttl: Some(hold.expires.since(now)),
+            },
+        }
+    }
+
+    /// Ends the hold as its expiry would: nobody is told.
+    pub fn expire(&mut self) {
+        self.hold = None;
+    }
+
+    /// Whether nothing is left to remember.
+    pub fn is_free(&mut self, now: Moment) -> bool {
+        self.expire_by(now);
+        self.hold.is_none()
+    }
+
+    fn expire_by(&mut self, now: Moment) {
+        if self.hold.as_ref().is_some_and(|hold| hold.expires <= now) {
+            self.expire();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    fn lease(millis: u64) -> Lease {
+        Lease::new(ms(millis)).expect("valid")
+    }
+
+    fn at(millis: u64) -> Moment {
+        Moment::from_micros(0) + ms(millis)
+    }
+
+    fn owners() -> (OwnerId, OwnerId) {
+        (OwnerId::from_wire("a:1"), OwnerId::from_wire("b:1"))
+    }
+
+    #[test]
+    fn one_holds_the_other_is_told_how_long() {
+        let (a, b) = owners();
+        let mut lock = LockState::default();
+        assert_eq!(lock.acquire(at(0), &a, 1, lease(100)), Acquired::Granted);
+        assert_eq!(
+            lock.acquire(at(40), &b, 1, lease(100)),
+            Acquired::Busy { ttl: Some(ms(60)) }
+        );
+        assert_eq!(lock.release(at(50), &b, 0), Released::NotHeld);
+        assert_eq!(lock.release(at(50), &a, 0), Released::Freed);
+        assert_eq!(lock.acquire(at(51), &b, 1, lease(100)), Acquired::Granted);
+    }
+
+    #[test]
+    fn a_step_that_arrives_twice_counts_once() {
+        let (a, _) = owners();
+        let mut lock = LockState::default();
+        for _ in 0..2 {
+            assert_eq!(lock.acquire(at(0), &a, 1, lease(100)), Acquired::Granted);
+        }
+        for _ in 0..2 {
+            assert_eq!(lock.acquire(at(0), &a, 2, lease(100)), Acquired::Granted);
+        }
+        // A late copy of the first step must not lower what the second raised.
+        assert_eq!(lock.acquire(at(0), &a, 1, lease(100)), Acquired::Granted);
+        assert_eq!(lock.snapshot(at(0)).holders, [(a.clone(), 2)]);
+        for _ in 0..2 {
+            assert_eq!(lock.release(at(0), &a, 1), Released::Lowered);
+        }
+        assert_eq!(lock.snapshot(at(0)).holders, [(a.clone(), 1)]);
+        assert_eq!(lock.release(at(0), &a, 0), Released::Freed);
+        assert_eq!(lock.release(at(0), &a, 0), Released::NotHeld);
+    }
+
+    #[test]
+    fn a_reentry_never_begins_a_hold() {
+        let (a, b) = owners();
+        let mut lock = LockState::default();
+        assert_eq!(lock.acquire(at(0), &a, 2, lease(100)), Acquired::Gone);
+        lock.acquire(at(0), &b, 1, lease(100));
+        assert_eq!(lock.acquire(at(0), &a, 2, lease(100)), Acquired::Gone);
+        assert_eq!(lock.snapshot(at(0)).holders, [(b, 1)]);
+    }
+
+    #[test]
+    fn a_lease_ends_by_itself_and_is_never_shortened() {
+        let (a, b) = owners();
+        let mut lock = LockState::default();
+        lock.acquire(at(0), &a, 1, lease(100));
+        lock.acquire(at(10), &a, 2, lease(20));
+        lock.renew(at(10), &a, Some(lease(30)));
+        lock.release(at(10), &a, 1);
+        assert_eq!(lock.snapshot(at(10)).ttl, Some(ms(90)));
+        assert_eq!(lock.renew(at(50), &a, Some(lease(100))), Renewed::Renewed);
+        assert_eq!(lock.renew(at(60), &a, None), Renewed::Renewed);
+        assert_eq!(lock.snapshot(at(60)).ttl, Some(ms(90)));
+        assert_eq!(lock.renew(at(150), &a, Some(lease(100))), Renewed::NotHeld);
+        assert_eq!(lock.renew(at(150), &b, None), Renewed::NotHeld);
+        assert!(lock.is_free(at(150)));
+    }
+
+    #[test]
+    fn force_frees_whoever_holds() {
+        let (a, _) = owners();
+        let mut lock = LockState::default();
+        assert!(!lock.force_unlock(at(0)));
+        lock.acquire(at(0), &a, 1, lease(100));
+        assert!(lock.force_unlock(at(0)));
+        assert_eq!(lock.snapshot(at(0)), Snapshot::default());
+    }
+}

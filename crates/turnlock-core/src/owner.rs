@@ -1,0 +1,87 @@
+//! Who holds a lock, as it stands on the wire.
+
+use std::fmt;
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+/// The identity of one client: a random UUID, version 4, in lower case with dashes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ClientId(Uuid);
+
+impl ClientId {
+    /// The identity made from 16 random bytes.
+    pub fn from_random(bytes: [u8; 16]) -> Self {
+        Self(uuid::Builder::from_random_bytes(bytes).into_uuid())
+    }
+
+    /// The owner with this number at this client.
+    ///
+    /// The safety of a step that arrives late rests on numbers being used for one outermost hold and never again.
+    pub fn owner(self, number: u64) -> OwnerId {
+        OwnerId(format!("{self}:{number}").into())
+    }
+}
+
+impl fmt::Display for ClientId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.hyphenated().fmt(f)
+    }
+}
+
+impl fmt::Debug for ClientId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ClientId({self})")
+    }
+}
+
+/// An owner on the wire: `<client uuid>:<number>` for ours, any text for others'.
+///
+/// Two owners are the same when their texts are; nothing is read out of the text.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct OwnerId(Arc<str>);
+
+impl OwnerId {
+    /// An owner as it was found on the server.
+    pub fn from_wire(text: &str) -> Self {
+        Self(text.into())
+    }
+
+    /// The text on the wire.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether this owner belongs to `client`.
+    pub fn is_of(&self, client: ClientId) -> bool {
+        self.0
+            .rsplit_once(':')
+            .is_some_and(|(uuid, _)| uuid == client.to_string())
+    }
+}
+
+impl fmt::Display for OwnerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for OwnerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "OwnerId({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_owner_reads_as_redissons_does() {
+        let client = ClientId::from_random([7; 16]);
+        let owner = client.owner(12);
+        assert_eq!(owner.as_str(), "07070707-0707-4707-8707-070707070707:12");
+        assert!(owner.is_of(client));
+        assert!(!owner.is_of(ClientId::from_random([8; 16])));
+    }
+}
