@@ -13,10 +13,7 @@ pub struct Backoff {
 impl Backoff {
     /// Pauses that start at about `first` and grow to about `most`.
     pub fn new(first: Duration, most: Duration) -> Self {
-        Self {
-            next: first.min(most),
-            most,
-        }
+        Self { next: first.min(most), most }
     }
 
     /// The next pause; `chance` is a random number from 0 to 1.

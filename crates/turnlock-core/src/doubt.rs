@@ -12,16 +12,15 @@ use crate::Moment;
 pub struct Doubt {
     connection: u64,
     over: Moment,
+    moot: Moment,
 }
 
 impl Doubt {
     /// A request sent at `sent` on connection number `connection`, which something on the way may still deliver for
-    /// `window`.
+    /// `window`, the lease that it asked for.
     pub fn new(connection: u64, sent: Moment, window: Duration) -> Self {
-        Self {
-            connection,
-            over: sent + window,
-        }
+        let over = sent + window;
+        Self { connection, over, moot: over + window }
     }
 
     /// Whether an undo that was sent at `sent` on `connection`, and answered, settles the matter.
@@ -29,20 +28,19 @@ impl Doubt {
         connection == self.connection || sent >= self.over
     }
 
+    /// Whether an undo sent at `sent` comes so late that whatever the request began has ended by itself: the window twice,
+    /// once for the request to arrive and once for what it began.
+    pub fn is_moot(self, sent: Moment) -> bool {
+        sent >= self.moot
+    }
+
     /// What remains in doubt when `later`, a further request of the same hold, gets no answer either.
     ///
     /// Two connections cannot both be followed by one undo, so then only time settles it.
     #[must_use]
     pub fn and(self, later: Self) -> Self {
-        let connection = if self.connection == later.connection {
-            later.connection
-        } else {
-            NO_CONNECTION
-        };
-        Self {
-            connection,
-            over: self.over.max(later.over),
-        }
+        let connection = if self.connection == later.connection { later.connection } else { NO_CONNECTION };
+        Self { connection, over: self.over.max(later.over), moot: self.moot.max(later.moot) }
     }
 }
 
@@ -62,6 +60,7 @@ mod tests {
         assert!(doubt.is_settled_by(3, sent));
         assert!(!doubt.is_settled_by(4, sent + Duration::from_secs(29)));
         assert!(doubt.is_settled_by(4, sent + WINDOW));
+        assert!(!doubt.is_moot(sent + WINDOW) && doubt.is_moot(sent + WINDOW * 2));
     }
 
     #[test]

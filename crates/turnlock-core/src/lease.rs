@@ -59,9 +59,7 @@ impl Lease {
             return Err(LeaseError::TooLong(duration));
         }
         let millis = duration.as_nanos().div_ceil(1_000_000);
-        Ok(Self {
-            millis: u64::try_from(millis).map_err(|_| LeaseError::TooLong(duration))?,
-        })
+        Ok(Self { millis: u64::try_from(millis).map_err(|_| LeaseError::TooLong(duration))? })
     }
 
     /// The lease in milliseconds, as it goes over the wire.
@@ -117,10 +115,7 @@ mod tests {
     #[test]
     fn leases_out_of_bounds_are_refused() {
         assert_eq!(Lease::new(Duration::ZERO), Err(LeaseError::Zero));
-        assert_eq!(
-            Lease::new(Duration::from_nanos(1)),
-            Err(LeaseError::TooShort(Duration::from_nanos(1)))
-        );
+        assert_eq!(Lease::new(Duration::from_nanos(1)), Err(LeaseError::TooShort(Duration::from_nanos(1))));
         assert_eq!(Lease::new(Duration::MAX), Err(LeaseError::TooLong(Duration::MAX)));
         assert!(Lease::new(Lease::MIN).is_ok() && Lease::new(Lease::MAX).is_ok());
     }

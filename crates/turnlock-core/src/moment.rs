@@ -46,10 +46,7 @@ mod tests {
     fn arithmetic_stops_at_both_ends() {
         let early = Moment::from_micros(5);
         assert_eq!(early.since(early + Duration::from_secs(1)), Duration::ZERO);
-        assert_eq!(
-            (early + Duration::from_millis(2)).since(early),
-            Duration::from_millis(2)
-        );
+        assert_eq!((early + Duration::from_millis(2)).since(early), Duration::from_millis(2));
         assert_eq!(early + Duration::MAX, Moment::NEVER);
     }
 }

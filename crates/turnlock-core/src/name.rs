@@ -59,11 +59,7 @@ impl LockName {
         }
         let key = format!("{prefix}{name}").into_boxed_str();
         let channel = prefixed("redisson_lock__channel", &key).into_boxed_str();
-        Ok(Self(Arc::new(Text {
-            key,
-            channel,
-            prefix_len: prefix.len(),
-        })))
+        Ok(Self(Arc::new(Text { key, channel, prefix_len: prefix.len() })))
     }
 
     /// The name as the user wrote it.
@@ -124,11 +120,7 @@ impl fmt::Debug for LockName {
 
 /// Redisson's rule for names made from a prefix: `P:{N}`, and `P:N` when N has a `{` anywhere.
 fn prefixed(prefix: &str, name: &str) -> String {
-    if name.contains('{') {
-        format!("{prefix}:{name}")
-    } else {
-        format!("{prefix}:{{{name}}}")
-    }
+    if name.contains('{') { format!("{prefix}:{name}") } else { format!("{prefix}:{{{name}}}") }
 }
 
 #[cfg(test)]
@@ -168,9 +160,6 @@ mod tests {
         assert_eq!(LockName::parse("").unwrap_err(), NameError::Empty);
         assert_eq!(LockName::with_prefix("p:", "").unwrap_err(), NameError::Empty);
         assert!(LockName::parse(&"x".repeat(LockName::MAX_LEN)).is_ok());
-        assert_eq!(
-            LockName::with_prefix("p", &"x".repeat(4096)).unwrap_err(),
-            NameError::TooLong(4097)
-        );
+        assert_eq!(LockName::with_prefix("p", &"x".repeat(4096)).unwrap_err(), NameError::TooLong(4097));
     }
 }

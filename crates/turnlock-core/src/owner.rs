@@ -54,9 +54,7 @@ impl OwnerId {
 
     /// Whether this owner belongs to `client`.
     pub fn is_of(&self, client: ClientId) -> bool {
-        self.0
-            .rsplit_once(':')
-            .is_some_and(|(uuid, _)| uuid == client.to_string())
+        self.0.rsplit_once(':').is_some_and(|(uuid, _)| uuid == client.to_string())
     }
 }
 

@@ -20,20 +20,14 @@ pub struct RenewalSchedule<T> {
 
 impl<T> Default for RenewalSchedule<T> {
     fn default() -> Self {
-        Self {
-            entries: BTreeMap::new(),
-            next: 0,
-        }
+        Self { entries: BTreeMap::new(), next: 0 }
     }
 }
 
 impl<T> RenewalSchedule<T> {
     /// Plans a look at `item` for `due`.
     pub fn plan(&mut self, due: Moment, item: T) -> Appointment {
-        let appointment = Appointment {
-            due,
-            number: self.next,
-        };
+        let appointment = Appointment { due, number: self.next };
         self.next += 1;
         self.entries.insert(appointment, item);
         appointment
@@ -46,14 +40,9 @@ impl<T> RenewalSchedule<T> {
 
     /// Takes out everything that is due.
     pub fn take_due(&mut self, now: Moment) -> Vec<T> {
-        let after = Appointment {
-            due: now,
-            number: u64::MAX,
-        };
+        let after = Appointment { due: now, number: u64::MAX };
         let later = self.entries.split_off(&after);
-        std::mem::replace(&mut self.entries, later)
-            .into_values()
-            .collect()
+        std::mem::replace(&mut self.entries, later).into_values().collect()
     }
 
     /// Takes out everything, due or not.
@@ -63,9 +52,7 @@ impl<T> RenewalSchedule<T> {
 
     /// When the next look is due.
     pub fn next_due(&self) -> Option<Moment> {
-        self.entries
-            .first_key_value()
-            .map(|(appointment, _)| appointment.due)
+        self.entries.first_key_value().map(|(appointment, _)| appointment.due)
     }
 
     /// How many are planned.

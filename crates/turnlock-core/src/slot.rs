@@ -11,10 +11,7 @@ pub fn slot(text: &str) -> u16 {
 }
 
 fn hash_tag(text: &str) -> &str {
-    let tag = text
-        .split_once('{')
-        .and_then(|(_, rest)| rest.split_once('}'))
-        .map(|(tag, _)| tag);
+    let tag = text.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map(|(tag, _)| tag);
     match tag {
         Some(tag) if !tag.is_empty() => tag,
         _ => text,

@@ -33,11 +33,7 @@ mod tests {
 
     #[test]
     fn only_a_resend_can_meet_its_own_success() {
-        let (early, end, late) = (
-            Moment::from_micros(1),
-            Moment::from_micros(2),
-            Moment::from_micros(3),
-        );
+        let (early, end, late) = (Moment::from_micros(1), Moment::from_micros(2), Moment::from_micros(3));
         assert_eq!(not_held(false, early, end), NotHeld::Lost);
         assert_eq!(not_held(false, late, end), NotHeld::Lost);
         assert_eq!(not_held(true, early, end), NotHeld::Released);

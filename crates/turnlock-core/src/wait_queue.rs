@@ -15,10 +15,7 @@ pub struct WaitQueue<T> {
 
 impl<T> Default for WaitQueue<T> {
     fn default() -> Self {
-        Self {
-            waiters: BTreeMap::new(),
-            next: 0,
-        }
+        Self { waiters: BTreeMap::new(), next: 0 }
     }
 }
 
@@ -40,9 +37,7 @@ impl<T> WaitQueue<T> {
 
     /// Whether this waiter is the one that asks the server.
     pub fn is_head(&self, ticket: Ticket) -> bool {
-        self.waiters
-            .first_key_value()
-            .is_some_and(|(first, _)| *first == ticket)
+        self.waiters.first_key_value().is_some_and(|(first, _)| *first == ticket)
     }
 
     /// The waiter that came first.

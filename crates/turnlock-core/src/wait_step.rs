@@ -53,24 +53,13 @@ pub fn next_move(now: Moment, view: &WaitView) -> WaitMove {
         }
     }
     let Some((asked, ttl)) = view.refused else {
-        return if view.held_here && !view.listening {
-            WaitMove::Listen
-        } else {
-            WaitMove::Ask
-        };
+        return if view.held_here && !view.listening { WaitMove::Listen } else { WaitMove::Ask };
     };
     if !view.listening {
         return WaitMove::Listen;
     }
-    let look_again = asked
-        + ttl
-            .unwrap_or(view.poll)
-            .clamp(SHORTEST_SLEEP, view.poll.max(SHORTEST_SLEEP));
-    if view.hint || now >= look_again {
-        WaitMove::Ask
-    } else {
-        WaitMove::SleepUntil(look_again)
-    }
+    let look_again = asked + ttl.unwrap_or(view.poll).clamp(SHORTEST_SLEEP, view.poll.max(SHORTEST_SLEEP));
+    if view.hint || now >= look_again { WaitMove::Ask } else { WaitMove::SleepUntil(look_again) }
 }
 
 #[cfg(test)]
@@ -92,11 +81,7 @@ mod tests {
     }
 
     fn refused(ttl_ms: Option<u64>) -> WaitView {
-        WaitView {
-            refused: Some((START, ttl_ms.map(Duration::from_millis))),
-            listening: true,
-            ..fresh()
-        }
+        WaitView { refused: Some((START, ttl_ms.map(Duration::from_millis))), listening: true, ..fresh() }
     }
 
     fn at(ms: u64) -> Moment {
@@ -110,20 +95,11 @@ mod tests {
 
     #[test]
     fn a_refused_head_listens_then_asks_again_then_sleeps() {
-        let view = WaitView {
-            listening: false,
-            ..refused(Some(500))
-        };
+        let view = WaitView { listening: false, ..refused(Some(500)) };
         assert_eq!(next_move(START, &view), WaitMove::Listen);
-        let view = WaitView {
-            hint: true,
-            ..refused(Some(500))
-        };
+        let view = WaitView { hint: true, ..refused(Some(500)) };
         assert_eq!(next_move(START, &view), WaitMove::Ask);
-        assert_eq!(
-            next_move(START, &refused(Some(500))),
-            WaitMove::SleepUntil(at(500))
-        );
+        assert_eq!(next_move(START, &refused(Some(500))), WaitMove::SleepUntil(at(500)));
         assert_eq!(next_move(at(500), &refused(Some(500))), WaitMove::Ask);
     }
 
@@ -137,27 +113,11 @@ mod tests {
 
     #[test]
     fn a_local_hold_is_trusted_then_listened_around_then_polled() {
-        let local = WaitView {
-            held_here: true,
-            ..fresh()
-        };
+        let local = WaitView { held_here: true, ..fresh() };
         assert_eq!(next_move(START, &local), WaitMove::SleepUntil(at(100)));
         assert_eq!(next_move(at(100), &local), WaitMove::Listen);
-        assert_eq!(
-            next_move(
-                at(100),
-                &WaitView {
-                    listening: true,
-                    ..local
-                }
-            ),
-            WaitMove::Ask
-        );
-        let local = WaitView {
-            held_here: true,
-            hint: true,
-            ..refused(Some(30_000))
-        };
+        assert_eq!(next_move(at(100), &WaitView { listening: true, ..local }), WaitMove::Ask);
+        let local = WaitView { held_here: true, hint: true, ..refused(Some(30_000)) };
         assert_eq!(next_move(at(99), &local), WaitMove::SleepUntil(at(100)));
         assert_eq!(next_move(at(100), &local), WaitMove::Ask);
         let local = WaitView { hint: false, ..local };

@@ -1,1 +1,33 @@
-//! placeholder
+//! Support for the tests of turnlock: real Redis servers that a test may stop, pause and restart, a proxy that
+//! breaks the network in chosen ways, and assertions that wait for something instead of sleeping.
+//!
+//! Everything here panics with a clear message when it cannot do its work, since a test has no better use for an
+//! error than to fail with it.
+//!
+//! - [`RedisServer`] runs one `redis-server` process for one test and removes it afterwards.
+//! - [`Calls`] counts the commands such a server has run.
+//! - [`FaultProxy`] stands between a client and a server and loses, delays or holds what they say.
+//! - [`eventually`] and [`within`] wait for a condition or a future and fail by name when it takes too long.
+
+// Panicking is how this crate reports; a section about it on each function would say nothing new.
+#![allow(clippy::missing_panics_doc)]
+
+mod calls;
+mod fault_proxy;
+mod held;
+mod lane;
+mod link;
+mod live;
+mod loss;
+mod patience;
+mod port;
+mod process;
+mod redis_server;
+mod rule;
+mod trap;
+mod wire;
+
+pub use calls::Calls;
+pub use fault_proxy::FaultProxy;
+pub use patience::{eventually, within};
+pub use redis_server::RedisServer;

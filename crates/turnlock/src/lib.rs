@@ -1,1 +1,56 @@
-//! placeholder
+//! Distributed locks for processes that take turns: on the Redis that a team already runs, **on the same wire as
+//! Redisson**, and in memory with no server at all.
+//!
+//! ```
+//! # tokio::runtime::Runtime::new().unwrap().block_on(async {
+//! let client = turnlock::Client::connect("memory://").await?; // or redis://127.0.0.1
+//! let lock = client.lock("orders:42");
+//!
+//! let guard = lock.lock().await?; // waits for its turn; renewed while the guard lives
+//! // … the work that must not run twice …
+//! guard.unlock().await?; // the certain way; dropping the guard is the convenient way
+//!
+//! let answer = lock.run(|_held| async { 6 * 7 }).await?; // the same in one call
+//! assert_eq!(answer, 42);
+//! # Ok::<(), turnlock::Error>(()) }).unwrap();
+//! ```
+//!
+//! # What is promised
+//!
+//! - One holder at a time, across processes and languages, as long as the store keeps its data. See [`Guard`] for the
+//!   exact words and the limits.
+//! - A lock whose process dies is free when its lease ends: 30 s when nothing else was said.
+//! - A holder that cannot renew hears of it by [`Guard::lost`] *before* the store can hand the lock on.
+//! - Any future of this crate may be dropped at any time without leaving a lock behind.
+//! - Waiters are woken by a message, look by themselves at least once a second, and are served in order of arrival within
+//!   one client.
+//!
+//! # Two ways to use it
+//!
+//! The types at the root are async, on tokio. [`blocking`] has the same for programs without a runtime; there the thread
+//! is the owner, as in Java.
+
+mod backend;
+pub mod blocking;
+mod builder;
+mod client;
+mod clock;
+mod engine;
+mod error;
+mod guard;
+mod inspection;
+mod lock;
+mod owner;
+mod run;
+mod settings;
+
+pub use backend::memory::MemoryStore;
+pub use builder::Builder;
+pub use client::{Client, Leftovers};
+pub use error::{Cause, Error, LostReason};
+pub use guard::Guard;
+pub use inspection::{Holder, Inspection};
+pub use lock::Lock;
+pub use owner::Owner;
+pub use run::{Exit, Held, Runner};
+pub use turnlock_core::{ClientId, LeaseError, NameError, OwnerId};

@@ -71,11 +71,7 @@ impl LockState {
         match &mut self.hold {
             None if target > 1 => Acquired::Gone,
             None => {
-                self.hold = Some(Hold {
-                    owner: owner.clone(),
-                    count: 1,
-                    expires,
-                });
+                self.hold = Some(Hold { owner: owner.clone(), count: 1, expires });
                 Acquired::Granted
             }
             Some(hold) if hold.owner == *owner => {
@@ -84,9 +80,7 @@ impl LockState {
                 Acquired::Granted
             }
             Some(_) if target > 1 => Acquired::Gone,
-            Some(hold) => Acquired::Busy {
-                ttl: Some(hold.expires.since(now)),
-            },
+            Some(hold) => Acquired::Busy { ttl: Some(hold.expires.since(now)) },
         }
     }
 
@@ -181,10 +175,7 @@ mod tests {
         let (a, b) = owners();
         let mut lock = LockState::default();
         assert_eq!(lock.acquire(at(0), &a, 1, lease(100)), Acquired::Granted);
-        assert_eq!(
-            lock.acquire(at(40), &b, 1, lease(100)),
-            Acquired::Busy { ttl: Some(ms(60)) }
-        );
+        assert_eq!(lock.acquire(at(40), &b, 1, lease(100)), Acquired::Busy { ttl: Some(ms(60)) });
         assert_eq!(lock.release(at(50), &b, 0), Released::NotHeld);
         assert_eq!(lock.release(at(50), &a, 0), Released::Freed);
         assert_eq!(lock.acquire(at(51), &b, 1, lease(100)), Acquired::Granted);

@@ -1,0 +1,21 @@
+//! Ports for servers.
+
+use std::hash::{BuildHasher, RandomState};
+use std::net::{Ipv4Addr, TcpListener};
+use std::ops::Range;
+
+/// Where servers get their ports: below all that systems hand out by themselves.
+const PORT_RANGE: Range<u16> = 10_240..32_768;
+
+/// A loopback port that nobody listened on a moment ago, and that the system gives to nobody unasked.
+pub(crate) fn free_port() -> u16 {
+    // Port 0 would give one from the system's own range. Any outgoing connection or other test's listener might
+    // get the same before the server takes it, or while the server is stopped for a restart.
+    let random = RandomState::new();
+    let mut ports = (0_u64..1000).map(|n| {
+        let offset = random.hash_one(n) % u64::from(PORT_RANGE.end - PORT_RANGE.start);
+        PORT_RANGE.start + u16::try_from(offset).expect("an offset within the range of ports")
+    });
+    let is_free = |port: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();
+    ports.find(is_free).expect("a loopback port is free")
+}

@@ -1,0 +1,46 @@
+//! A child process that does not outlive its owner.
+
+use std::fs;
+use std::process::{Child, Command};
+
+/// A running process, which is killed and waited for when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Process(Child);
+
+impl Process {
+    pub(crate) fn spawn(command: &mut Command) -> Self {
+        let child = command.spawn();
+        Self(child.unwrap_or_else(|error| panic!("{command:?} cannot be run: {error}")))
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.0.id()
+    }
+
+    pub(crate) fn has_exited(&mut self) -> bool {
+        self.0.try_wait().expect("a child process can be watched").is_some()
+    }
+
+    /// Sends a signal, given as `kill` takes it.
+    pub(crate) fn signal(&self, signal: &str) {
+        // The standard library sends no signal but the one that kills.
+        let status = Command::new("kill").args([signal, &self.id().to_string()]).status();
+        assert!(status.is_ok_and(|status| status.success()), "`kill {signal}` did not reach the process");
+    }
+
+    /// Whether the process is stopped by a signal; `None` where that cannot be seen.
+    pub(crate) fn is_frozen(&self) -> Option<bool> {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.id())).ok()?;
+        // The state follows the command name, which stands in parentheses and may itself contain some.
+        let (_, rest) = stat.rsplit_once(") ")?;
+        Some(rest.starts_with('T'))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Nothing can be done about a failure here, and a panic would hide the one that may be under way.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

@@ -1,0 +1,88 @@
+//! What a server of one's own guarantees.
+
+use redis::AsyncCommands;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use turnlock_testkit::{RedisServer, within};
+
+use crate::{LIMIT, QUIET, connect, value};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_answers_and_leaves_nothing_behind() {
+    assert_eq!(RedisServer::missing(), None);
+    let server = RedisServer::start_with(&["--maxmemory", "64mb"]).await;
+    let (addr, pid) = (server.addr(), server.pid());
+    assert_eq!(server.url(), format!("redis://127.0.0.1:{}", server.port()));
+    let mut client = server.client().await;
+    let limit: Vec<String> =
+        redis::cmd("CONFIG").arg("GET").arg("maxmemory").query_async(&mut client).await.expect("CONFIG GET");
+    assert_eq!(limit[1], (64 * 1024 * 1024).to_string());
+    let dir: Vec<String> =
+        redis::cmd("CONFIG").arg("GET").arg("dir").query_async(&mut client).await.expect("CONFIG GET");
+    assert!(dir[1].contains(&format!("turnlock-{}-", std::process::id())));
+    drop(server);
+    assert!(TcpStream::connect(addr).await.is_err(), "nobody listens any more");
+    assert!(!std::fs::exists(format!("/proc/{pid}")).expect("can look"), "the process is gone");
+    assert!(!std::fs::exists(&dir[1]).expect("can look"), "the directory is gone");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[should_panic(expected = "its log:")]
+async fn a_server_that_cannot_start_shows_its_log() {
+    RedisServer::start_with(&["--no-such-setting", "1"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_with_a_password_starts() {
+    let server = RedisServer::start_with(&["--requirepass", "secret"]).await;
+    let url = format!("redis://:secret@127.0.0.1:{}", server.port());
+    let mut client = connect(&url).await.expect("the password is right");
+    client.ping::<()>().await.expect("PING");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_loses_the_data_and_keeps_the_port() {
+    let mut server = RedisServer::start().await;
+    let (port, pid) = (server.port(), server.pid());
+    server.client().await.set::<_, _, ()>("n", 1).await.expect("SET");
+    server.restart().await;
+    assert_eq!(server.port(), port);
+    assert_ne!(server.pid(), pid);
+    assert_eq!(value(&server, "n").await, None);
+    server.stop().await;
+    server.stop().await;
+    assert!(TcpStream::connect(server.addr()).await.is_err(), "a stopped server does not listen");
+    server.restart().await;
+    assert_eq!(value(&server, "n").await, None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_paused_server_answers_only_after_it_resumes() {
+    let server = RedisServer::start().await;
+    let mut client = server.client().await;
+    client.ping::<()>().await.expect("PING");
+    server.pause();
+    let mut asking = tokio::spawn(async move { client.incr::<_, _, i64>("n", 1).await });
+    assert!(timeout(QUIET, &mut asking).await.is_err(), "no reply from a paused server");
+    server.resume();
+    assert_eq!(within(LIMIT, "the reply", asking).await.expect("no panic").expect("INCR"), 1);
+    // A server that is dropped while paused must go away too, or this test would hang here.
+    server.pause();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_are_counted() {
+    let server = RedisServer::start().await;
+    let mut client = server.client().await;
+    let before = server.calls().await;
+    for _ in 0..3 {
+        client.incr::<_, _, i64>("n", 1).await.expect("INCR");
+    }
+    let script = redis::Script::new("return redis.call('GET', KEYS[1])");
+    script.key("n").invoke_async::<i64>(&mut client).await.expect("a script");
+    let new = server.calls().await.since(&before);
+    assert_eq!((new.of("INCRBY"), new.of("get"), new.of("set")), (3, 1, 0), "{new:?}");
+    assert!(new.of("evalsha") >= 1, "{new:?}");
+    let quiet = server.calls().await;
+    assert_eq!(server.calls().await.since(&quiet).total(), 0);
+}

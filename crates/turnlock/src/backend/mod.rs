@@ -1,0 +1,134 @@
+//! Where locks live. A backend does one atomic step a call and knows nothing of guards, queues or retries.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Weak;
+use std::time::Duration;
+
+use turnlock_core::model::{Acquired, Released, Renewed, Snapshot};
+use turnlock_core::{Lease, LockName, OwnerId};
+
+use crate::error::{Cause, Error};
+
+pub(crate) mod memory;
+pub(crate) mod redis;
+
+/// A step on its way. It does nothing until it is polled, and must be run to its end once it was.
+pub(crate) type Step<T> = Pin<Box<dyn Future<Output = Result<Answer<T>, Failure>> + Send>>;
+
+/// What the store answered, and on which connection: order is kept on one connection only.
+#[derive(Debug)]
+pub(crate) struct Answer<T> {
+    pub(crate) value: T,
+    pub(crate) connection: u64,
+}
+
+/// A step that was not answered as it should be.
+#[derive(Clone, Debug)]
+pub(crate) struct Failure {
+    pub(crate) kind: FailureKind,
+    /// The connection on which the step was sent without an answer: it may have been done, or may still be.
+    /// `None` when it certainly was not and will not be.
+    pub(crate) in_doubt: Option<u64>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum FailureKind {
+    /// Not now; later perhaps.
+    Unavailable(Cause),
+    Denied(Cause),
+    Corrupt {
+        key: String,
+        found: String,
+    },
+}
+
+impl Failure {
+    /// A failure of a step that was certainly not done.
+    pub(crate) fn refused(kind: FailureKind) -> Self {
+        Self { kind, in_doubt: None }
+    }
+
+    pub(crate) fn is_worth_a_retry(&self) -> bool {
+        matches!(self.kind, FailureKind::Unavailable(_))
+    }
+
+    /// What the store said, where it said something.
+    pub(crate) fn into_cause(self) -> Option<Cause> {
+        match self.kind {
+            FailureKind::Unavailable(cause) | FailureKind::Denied(cause) => Some(cause),
+            FailureKind::Corrupt { .. } => None,
+        }
+    }
+
+    /// The same as an error of the public interface; `what` was being done.
+    pub(crate) fn into_error(self, what: impl FnOnce() -> String) -> Error {
+        match self.kind {
+            FailureKind::Unavailable(source) => Error::Unavailable { what: what(), source },
+            FailureKind::Denied(source) => Error::Denied { what: what(), source },
+            FailureKind::Corrupt { key, found } => Error::Corrupt { key, found },
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.kind {
+            FailureKind::Unavailable(cause) | FailureKind::Denied(cause) => cause.fmt(f),
+            FailureKind::Corrupt { key, found } => write!(f, "{key:?} holds {found}"),
+        }
+    }
+}
+
+/// One line of a batch of renewals. A lease of `None` only looks whether the owner holds.
+#[derive(Clone, Debug)]
+pub(crate) struct Renewal {
+    pub(crate) name: LockName,
+    pub(crate) owner: OwnerId,
+    pub(crate) lease: Option<Lease>,
+}
+
+/// A place where locks live.
+///
+/// Each method is one atomic step of the model of the same name, and waits for its answer for `limit` at the most.
+pub(crate) trait Backend: Send + Sync + fmt::Debug {
+    fn acquire(
+        &self,
+        name: &LockName,
+        owner: &OwnerId,
+        target: u32,
+        lease: Lease,
+        limit: Duration,
+    ) -> Step<Acquired>;
+
+    fn release(&self, name: &LockName, owner: &OwnerId, target: u32, limit: Duration) -> Step<Released>;
+
+    /// Each line has an outcome of its own, in the order of the lines; `None` where the store failed with just that one.
+    fn renew(&self, lines: Vec<Renewal>, limit: Duration) -> Step<Vec<Option<Renewed>>>;
+
+    fn force_unlock(&self, name: &LockName, limit: Duration) -> Step<bool>;
+
+    fn inspect(&self, name: &LockName, limit: Duration) -> Step<Snapshot>;
+
+    /// Starts to listen for releases of `name`; ready when a release from then on will be told to [`Signals::freed`].
+    /// Gives up silently after a while: a waiter polls anyway.
+    fn listen(&self, name: &LockName) -> Pin<Box<dyn Future<Output = ()> + Send>>;
+
+    /// Nobody waits for `name` any more. The backend may listen on for a moment.
+    fn unlisten(&self, name: &LockName);
+
+    /// Says whom to tell. Called once, before any step.
+    fn attach(&self, signals: Weak<dyn Signals>);
+}
+
+/// What a backend tells by itself. Each is a hint to look again, never a grant.
+pub(crate) trait Signals: Send + Sync {
+    /// A release of `name` was published.
+    fn freed(&self, name: &LockName);
+
+    /// Releases may have gone unheard: every waiter should look again.
+    fn missed_releases(&self);
+
+    /// The connection broke or was made anew: what is held should be confirmed.
+    fn connection_changed(&self);
+}

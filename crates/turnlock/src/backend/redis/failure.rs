@@ -1,0 +1,57 @@
+//! What an error of the `redis` crate means for a step.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::{ErrorKind, RedisError, ServerErrorKind};
+
+use crate::backend::{Failure, FailureKind};
+
+/// Whether the server answered with this error. If it did, the script did nothing: its writes come after its checks.
+pub(super) fn is_answer(error: &RedisError) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::Server(_) | ErrorKind::Extension | ErrorKind::AuthenticationFailed | ErrorKind::Client
+    )
+}
+
+/// Whether the connection is of no further use.
+pub(super) fn breaks_connection(error: &RedisError) -> bool {
+    !is_answer(error) || error.is_unrecoverable_error()
+}
+
+pub(super) fn is_unknown_script(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
+}
+
+pub(super) fn is_wrong_type(error: &RedisError) -> bool {
+    // Up to Redis 6 the code stands inside the text of the script's error.
+    error.code() == Some("WRONGTYPE") || error.detail().is_some_and(|text| text.contains("WRONGTYPE"))
+}
+
+/// A failure from an error; `connection` is where the request was sent, if it was.
+pub(super) fn from_error(error: RedisError, connection: Option<u64>) -> Failure {
+    let in_doubt = if is_answer(&error) { None } else { connection };
+    let kind = if is_denial(&error) {
+        FailureKind::Denied(Arc::new(error))
+    } else {
+        FailureKind::Unavailable(Arc::new(error))
+    };
+    Failure { kind, in_doubt }
+}
+
+/// A failure for want of an answer.
+pub(super) fn timed_out(what: &str, limit: Duration, connection: Option<u64>) -> Failure {
+    let error = io::Error::new(io::ErrorKind::TimedOut, format!("no {what} within {limit:?}"));
+    Failure { kind: FailureKind::Unavailable(Arc::new(error)), in_doubt: connection }
+}
+
+fn is_denial(error: &RedisError) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::AuthenticationFailed
+            | ErrorKind::InvalidClientConfig
+            | ErrorKind::Server(ServerErrorKind::NoPerm)
+    ) || matches!(error.code(), Some("NOAUTH" | "WRONGPASS" | "NOPERM"))
+}

@@ -1,0 +1,212 @@
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Cmd, RedisError, Value};
+
+use super::failure;
+use super::scripts::{self, Script};
+use crate::backend::{Answer, Failure, FailureKind, Signals};
+use crate::clock;
+
+/// The connection for commands: one at a time, shared by all callers, made anew when it breaks.
+///
+/// It never sends a request twice by itself. Each connection has a number, so that those who care for the order of
+/// requests know which of them went the same way.
+pub(super) struct Link {
+    client: redis::Client,
+    connect_limit: Duration,
+    wire: Mutex<Option<Wire>>,
+    /// Held while a connection is being made, so that only one is.
+    dialling: tokio::sync::Mutex<()>,
+    dialled: AtomicU64,
+    pub(super) signals: OnceLock<Weak<dyn Signals>>,
+}
+
+#[derive(Clone)]
+struct Wire {
+    connection: MultiplexedConnection,
+    number: u64,
+    /// When the last answer came, in microseconds of our clock.
+    last_answer: Arc<AtomicU64>,
+}
+
+impl Link {
+    pub(super) fn new(client: redis::Client, connect_limit: Duration) -> Self {
+        Self {
+            client,
+            connect_limit,
+            wire: Mutex::new(None),
+            dialling: tokio::sync::Mutex::new(()),
+            dialled: AtomicU64::new(0),
+            signals: OnceLock::new(),
+        }
+    }
+
+    /// Makes sure that there is a connection.
+    pub(super) async fn connect(&self) -> Result<(), Failure> {
+        self.wire().await.map(drop)
+    }
+
+    /// Runs a script. Waits for the answer for `limit` at the most, not counting the time to connect.
+    pub(super) async fn run(&self, call: ScriptCall, limit: Duration) -> Result<Answer<Value>, Failure> {
+        let wire = self.wire().await?;
+        let outcome = match self.send(&wire, call.by_hash(), limit).await? {
+            // The server forgot its scripts (SCRIPT FLUSH, a restart). It did nothing, so sending the text is no resend.
+            Err(error) if failure::is_unknown_script(&error) => {
+                self.send(&wire, call.by_text(), limit).await?
+            }
+            outcome => outcome,
+        };
+        match outcome {
+            Ok(value) => Ok(Answer { value, connection: wire.number }),
+            Err(error) if failure::is_wrong_type(&error) => Err(self.foreign_key(&wire, &call, limit).await),
+            Err(error) if error.code() == Some("CORRUPT") => {
+                let found = error.detail().unwrap_or("something else").to_owned();
+                Err(Failure::refused(FailureKind::Corrupt { key: call.first_key(), found }))
+            }
+            Err(error) => Err(failure::from_error(error, Some(wire.number))),
+        }
+    }
+
+    /// One request. `Err` outside: no answer came; `Err` inside: the server answered with an error.
+    async fn send(
+        &self,
+        wire: &Wire,
+        cmd: Cmd,
+        limit: Duration,
+    ) -> Result<Result<Value, RedisError>, Failure> {
+        let sent = clock::now();
+        let mut connection = wire.connection.clone();
+        match tokio::time::timeout(limit, cmd.query_async::<Value>(&mut connection)).await {
+            Ok(Err(error)) if failure::breaks_connection(&error) => {
+                self.hang_up(wire);
+                if failure::is_answer(&error) {
+                    Ok(Err(error))
+                } else {
+                    Err(failure::from_error(error, Some(wire.number)))
+                }
+            }
+            Ok(outcome) => {
+                wire.last_answer.store(clock::now().as_micros(), Ordering::Relaxed);
+                Ok(outcome)
+            }
+            Err(_) => {
+                // Where others are being answered, the connection lives and one request was slow. Where nobody is, the
+                // other side may be gone without a word, and a new connection is the way to find out.
+                if wire.last_answer.load(Ordering::Relaxed) < sent.as_micros() {
+                    self.hang_up(wire);
+                }
+                Err(failure::timed_out("answer", limit, Some(wire.number)))
+            }
+        }
+    }
+
+    async fn foreign_key(&self, wire: &Wire, call: &ScriptCall, limit: Duration) -> Failure {
+        let key = call.first_key();
+        let mut cmd = redis::cmd("TYPE");
+        cmd.arg(&key);
+        let found = match self.send(wire, cmd, limit).await {
+            Ok(Ok(Value::SimpleString(kind))) => format!("a value of type {kind}"),
+            _ => "a value of another type".to_owned(),
+        };
+        Failure::refused(FailureKind::Corrupt { key, found })
+    }
+
+    async fn wire(&self) -> Result<Wire, Failure> {
+        if let Some(wire) = self.current() {
+            return Ok(wire);
+        }
+        let _turn = self.dialling.lock().await;
+        if let Some(wire) = self.current() {
+            return Ok(wire);
+        }
+        let number = self.dialled.fetch_add(1, Ordering::Relaxed) + 1;
+        let connection = match tokio::time::timeout(self.connect_limit, self.dial()).await {
+            Ok(dialled) => dialled.map_err(|error| failure::from_error(error, None))?,
+            Err(_) => return Err(failure::timed_out("connection", self.connect_limit, None)),
+        };
+        let wire =
+            Wire { connection, number, last_answer: Arc::new(AtomicU64::new(clock::now().as_micros())) };
+        *self.wire.lock().unwrap_or_else(PoisonError::into_inner) = Some(wire.clone());
+        if number > 1 {
+            tracing::info!(connection = number, "connected again");
+            if let Some(signals) = self.signals.get().and_then(Weak::upgrade) {
+                signals.connection_changed();
+            }
+        }
+        Ok(wire)
+    }
+
+    async fn dial(&self) -> Result<MultiplexedConnection, RedisError> {
+        // The limits are ours: on a step, and on the whole of connecting.
+        let config = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
+        let mut connection = self.client.get_multiplexed_async_connection_with_config(&config).await?;
+        let mut load = redis::pipe();
+        for script in scripts::all() {
+            load.cmd("SCRIPT").arg("LOAD").arg(script.text).ignore();
+        }
+        // A user who may not load scripts can still run them by their text.
+        match load.query_async::<()>(&mut connection).await {
+            Err(error) if failure::breaks_connection(&error) => Err(error),
+            _ => Ok(connection),
+        }
+    }
+
+    fn current(&self) -> Option<Wire> {
+        self.wire.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Gives up a connection, unless it was replaced meanwhile.
+    fn hang_up(&self, broken: &Wire) {
+        let mut wire = self.wire.lock().unwrap_or_else(PoisonError::into_inner);
+        if wire.as_ref().is_some_and(|wire| wire.number == broken.number) {
+            *wire = None;
+            tracing::warn!(connection = broken.number, "connection lost");
+        }
+    }
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Link")
+            .field("server", &self.client.get_connection_info().addr().to_string())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A script with its keys and arguments.
+pub(super) struct ScriptCall {
+    script: &'static Script,
+    keys: Vec<Box<str>>,
+    args: Vec<Box<str>>,
+}
+
+impl ScriptCall {
+    pub(super) fn new(script: &'static Script, keys: Vec<Box<str>>, args: Vec<Box<str>>) -> Self {
+        Self { script, keys, args }
+    }
+
+    fn by_hash(&self) -> Cmd {
+        self.cmd("EVALSHA", &self.script.hash)
+    }
+
+    fn by_text(&self) -> Cmd {
+        self.cmd("EVAL", self.script.text)
+    }
+
+    fn cmd(&self, name: &str, script: &str) -> Cmd {
+        let mut cmd = redis::cmd(name);
+        cmd.arg(script).arg(self.keys.len());
+        for text in self.keys.iter().chain(&self.args) {
+            cmd.arg(&**text);
+        }
+        cmd
+    }
+
+    fn first_key(&self) -> String {
+        self.keys.first().map(ToString::to_string).unwrap_or_default()
+    }
+}

@@ -1,0 +1,24 @@
+-- Extends the leases of many holds, or looks whether they stand.
+--
+-- KEYS[i]      a lock
+-- ARGV[2i-1]   its owner
+-- ARGV[2i]     its lease in milliseconds, which never shortens what is left; 0 only looks
+--
+-- Reply: a list, one number a lock: 1 the owner holds it, 0 it does not, -1 this one failed
+--
+-- Each line is on its own: a key of another type does not spoil the rest. Nothing is touched that is not the owner's.
+local outcomes = {}
+for i, lock in ipairs(KEYS) do
+  local owner, lease = ARGV[2 * i - 1], tonumber(ARGV[2 * i])
+  local held = redis.pcall('hexists', lock, owner)
+  if held == 1 and lease > 0 and redis.call('pttl', lock) < lease then
+    if type(redis.pcall('pexpire', lock, lease)) == 'table' then
+      held = -1
+    end
+  end
+  if type(held) == 'table' then
+    held = -1
+  end
+  outcomes[i] = held
+end
+return outcomes

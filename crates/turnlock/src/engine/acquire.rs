@@ -1,0 +1,256 @@
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use turnlock_core::model::Acquired;
+use turnlock_core::wait_step::{WaitMove, WaitView, next_move};
+use turnlock_core::{Backoff, Doubt, LockName, Moment, OwnerId};
+
+use super::errand::Errand;
+use super::hold::{Hold, Term};
+use super::rooms::{Join, Seat};
+use super::{Engine, Shared};
+use crate::backend::{Answer, Failure};
+use crate::clock;
+use crate::error::Error;
+use crate::guard::Guard;
+
+/// What somebody wants.
+#[derive(Clone, Debug)]
+pub(crate) struct Ask {
+    pub(crate) name: LockName,
+    pub(crate) term: Term,
+    pub(crate) patience: Patience,
+}
+
+/// How long somebody is willing to wait for a lock that is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// Not at all.
+    None,
+    Until(Moment),
+    Endless,
+}
+
+impl Patience {
+    pub(crate) fn of(wait: Duration) -> Self {
+        if wait.is_zero() { Self::None } else { Self::Until(clock::now() + wait) }
+    }
+
+    /// Waits for something else first, for as long as patience lasts. One without patience takes only what is there.
+    pub(crate) async fn bound<F: Future>(self, future: F) -> Option<F::Output> {
+        match self {
+            Self::Endless => Some(future.await),
+            Self::None => future.now_or_never(),
+            Self::Until(end) => tokio::time::timeout(end.since(clock::now()), future).await.ok(),
+        }
+    }
+
+    fn end(self) -> Moment {
+        match self {
+            Self::None => Moment::from_micros(0),
+            Self::Until(end) => end,
+            Self::Endless => Moment::NEVER,
+        }
+    }
+}
+
+/// The acquire loop. `None` when the lock was held for as long as `ask` was willing to wait.
+///
+/// Cancel-safe: when this future is dropped, its place in the queue is given up, and a request that is under way is
+/// finished by the engine, which gives back what it may have got.
+pub(crate) async fn acquire(engine: &Arc<Engine>, ask: Ask) -> Result<Option<Guard>, Error> {
+    let shared = &engine.shared;
+    shared.check_open()?;
+    let limit = shared.settings.patience(ask.term.lease())?;
+    let join = if ask.patience == Patience::None { Join::IfEmpty } else { Join::Anyway };
+    let Some(seat) = shared.rooms.enter(&ask.name, join) else {
+        return Ok(None);
+    };
+    let mut attempt = Attempt::new(engine, &ask, seat, limit);
+    let end = ask.patience.end();
+    let began = clock::now();
+    let mut head_since = None;
+    let mut refused = None;
+    let mut troubles = Troubles::new(shared, ask.patience);
+    loop {
+        shared.check_open()?;
+        let now = clock::now();
+        let look = attempt.seat.look();
+        if ask.patience != Patience::None && now >= end {
+            tracing::debug!(name = %ask.name, waited = ?now.since(began), "gave up waiting");
+            return Ok(None);
+        }
+        if !look.is_head {
+            match ask.patience {
+                Patience::Endless => attempt.seat.bell.rings().await,
+                _ => drop(tokio::time::timeout(end.since(now), attempt.seat.bell.rings()).await),
+            }
+            continue;
+        }
+        let view = WaitView {
+            head_since: *head_since.get_or_insert(now),
+            refused,
+            listening: look.listening,
+            hint: attempt.seat.bell.take_hint(),
+            // Who will not wait is told by the store, not by what this process believes.
+            held_here: look.held_here && ask.patience != Patience::None,
+            poll: shared.settings.poll,
+        };
+        match next_move(now, &view) {
+            WaitMove::Ask => {
+                let errand = Errand::new(&shared.errands, attempt.send());
+                let (back, outcome) = match ask.patience {
+                    // Past the caller's end, a request gets the time that any request gets, and no more.
+                    Patience::Until(end) => tokio::time::timeout(end.since(now).max(limit), errand)
+                        .await
+                        .map_err(|_| Troubles::too_late(&ask.name, limit))?,
+                    Patience::None | Patience::Endless => errand.await,
+                };
+                attempt = back;
+                match outcome {
+                    Ok(Ok(guard)) => {
+                        let waited = clock::now().since(began);
+                        tracing::debug!(name = %ask.name, owner = %guard.owner_id(), ?waited, "acquired");
+                        return Ok(Some(guard));
+                    }
+                    Ok(Err(ttl)) => {
+                        if ask.patience == Patience::None {
+                            return Ok(None);
+                        }
+                        if refused.is_none() {
+                            tracing::debug!(name = %ask.name, ?ttl, "held by another: waiting");
+                        }
+                        troubles = Troubles::new(shared, ask.patience);
+                        refused = Some((now, ttl));
+                    }
+                    Err(failure) => {
+                        let pause = troubles.after(failure, &ask.name)?;
+                        ring_or(&attempt.seat, (clock::now() + pause).min(end)).await;
+                        // Ask again whatever was refused before.
+                        refused = None;
+                    }
+                }
+            }
+            WaitMove::Listen => {
+                let _ = tokio::time::timeout(end.since(now), shared.backend.listen(&ask.name)).await;
+                attempt.seat.set_listening();
+                // What was published before the subscription stood went unheard, so look again at once.
+                attempt.seat.bell.give_hint();
+            }
+            WaitMove::SleepUntil(moment) => {
+                if view.hint {
+                    // Seen, but too early to act on.
+                    attempt.seat.bell.give_hint();
+                }
+                ring_or(&attempt.seat, moment.min(end)).await;
+            }
+        }
+    }
+}
+
+/// Waits for the bell, or until `moment`; but for a second at the most, so that a machine that slept finds out.
+async fn ring_or(seat: &Seat, moment: Moment) {
+    let rest = moment.since(clock::now()).min(Duration::from_secs(1));
+    let _ = tokio::time::timeout(rest, seat.bell.rings()).await;
+}
+
+/// Failures in a row, and how long they are borne.
+struct Troubles {
+    end: Moment,
+    first: bool,
+    backoff: Backoff,
+}
+
+impl Troubles {
+    fn new(shared: &Shared, patience: Patience) -> Self {
+        let end = (clock::now() + shared.settings.retry_for).min(patience.end());
+        Self { end, first: true, backoff: Backoff::default() }
+    }
+
+    /// The pause before the next try, or the error if there is to be none.
+    fn after(&mut self, failure: Failure, name: &LockName) -> Result<Duration, Error> {
+        tracing::warn!(%name, %failure, in_doubt = failure.in_doubt.is_some(), "acquire was not answered");
+        // The first failure may only mean that a connection has died since it was last used.
+        let first = std::mem::take(&mut self.first);
+        if failure.is_worth_a_retry() && (first || clock::now() < self.end) {
+            return Ok(self.backoff.pause(fastrand::f64()));
+        }
+        Err(failure.into_error(|| format!("lock {:?}", name.as_str())))
+    }
+
+    fn too_late(name: &LockName, limit: Duration) -> Error {
+        let cause = io::Error::new(
+            io::ErrorKind::TimedOut,
+            format!("no answer within the wait, nor within {limit:?}"),
+        );
+        Error::Unavailable { what: format!("lock {:?}", name.as_str()), source: Arc::new(cause) }
+    }
+}
+
+/// One attempt at one hold: everything that a request needs, and what has to be done if it is given up.
+struct Attempt {
+    engine: Arc<Engine>,
+    name: LockName,
+    owner: OwnerId,
+    term: Term,
+    limit: Duration,
+    seat: Seat,
+    /// A request of this attempt that got no answer: it may have been granted, or may still be.
+    doubt: Option<Doubt>,
+}
+
+impl Attempt {
+    fn new(engine: &Arc<Engine>, ask: &Ask, seat: Seat, limit: Duration) -> Self {
+        let owner = engine.shared.new_owner();
+        Self {
+            engine: Arc::clone(engine),
+            name: ask.name.clone(),
+            owner,
+            term: ask.term,
+            limit,
+            seat,
+            doubt: None,
+        }
+    }
+
+    /// Asks the store once. Gives itself back, with a guard, the rest of another's lease, or a failure.
+    async fn send(mut self) -> (Self, Result<Result<Guard, Option<Duration>>, Failure>) {
+        let shared = Arc::clone(&self.engine.shared);
+        let lease = self.term.lease();
+        let sent = clock::now();
+        match shared.backend.acquire(&self.name, &self.owner, 1, lease, self.limit).await {
+            Ok(Answer { value: Acquired::Granted, .. }) => {
+                let (name, owner) = (self.name.clone(), self.owner.clone());
+                let hold = Arc::new(Hold::granted(name, owner, self.term, sent, self.doubt.take()));
+                shared.watchdog.watch(&hold);
+                self.seat.trade_for(&hold);
+                let guard = Guard::new(Arc::clone(&self.engine), hold, self.term);
+                (self, Ok(Ok(guard)))
+            }
+            Ok(Answer { value: Acquired::Busy { ttl }, connection }) => {
+                // On one connection answers come in order: an earlier request on it was refused too, or has ended.
+                self.doubt = self.doubt.filter(|doubt| !doubt.is_settled_by(connection, sent));
+                (self, Ok(Err(ttl)))
+            }
+            // The answer to a reentry, which this is not.
+            Ok(Answer { value: Acquired::Gone, .. }) => (self, Ok(Err(None))),
+            Err(failure) => {
+                if let Some(connection) = failure.in_doubt {
+                    let doubt = Doubt::new(connection, sent, lease.as_duration());
+                    self.doubt = Some(self.doubt.map_or(doubt, |earlier| earlier.and(doubt)));
+                }
+                (self, Err(failure))
+            }
+        }
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        if let Some(doubt) = self.doubt.take() {
+            self.engine.shared.sweep(self.name.clone(), self.owner.clone(), self.limit, doubt);
+        }
+    }
+}

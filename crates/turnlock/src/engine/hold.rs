@@ -1,0 +1,170 @@
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+use turnlock_core::renewal::Appointment;
+use turnlock_core::{Doubt, Lease, LockName, Moment, OwnerId};
+
+use crate::clock;
+use crate::error::LostReason;
+
+/// How long a hold lasts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Term {
+    /// Renewed by the watchdog while its guard lives.
+    Renewed(Lease),
+    /// Ends by itself.
+    Fixed(Lease),
+}
+
+impl Term {
+    pub(crate) fn lease(self) -> Lease {
+        match self {
+            Self::Renewed(lease) | Self::Fixed(lease) => lease,
+        }
+    }
+}
+
+/// One owner's hold on one lock: what its guards, which are several after a reentry, have in common.
+#[derive(Debug)]
+pub(crate) struct Hold {
+    pub(crate) name: LockName,
+    /// Used for this hold and never again.
+    pub(crate) owner: OwnerId,
+    /// Held while a step of this hold is under way: steps of one owner go one after the other.
+    pub(crate) lane: tokio::sync::Mutex<()>,
+    /// Until when this process may believe in the hold, in microseconds of our clock.
+    believed_until: AtomicU64,
+    state: Mutex<HoldState>,
+    ended: Notify,
+}
+
+#[derive(Debug)]
+pub(crate) struct HoldState {
+    pub(crate) standing: Standing,
+    /// Guards that live.
+    pub(crate) guards: u32,
+    /// The count that the store last confirmed.
+    pub(crate) confirmed: u32,
+    /// The leases of the living guards that want renewal. All are the client's watchdog lease.
+    pub(crate) renewed_guards: u32,
+    pub(crate) renewal: Option<Lease>,
+    /// When the watchdog looks at it next.
+    pub(crate) appointment: Option<Appointment>,
+    /// A request of this hold that got no answer.
+    pub(crate) doubt: Option<Doubt>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    Held,
+    Lost(LostReason),
+    /// The last guard is gone: the hold is being given back, or was.
+    Ended,
+}
+
+impl Hold {
+    /// A hold that the store has just granted to one guard.
+    pub(crate) fn granted(
+        name: LockName,
+        owner: OwnerId,
+        term: Term,
+        sent: Moment,
+        doubt: Option<Doubt>,
+    ) -> Self {
+        let mut state = HoldState {
+            standing: Standing::Held,
+            guards: 0,
+            confirmed: 1,
+            renewed_guards: 0,
+            renewal: None,
+            appointment: None,
+            doubt,
+        };
+        state.add_guard(term);
+        Self {
+            name,
+            owner,
+            lane: tokio::sync::Mutex::new(()),
+            believed_until: AtomicU64::new(term.lease().local_end(sent).as_micros()),
+            state: Mutex::new(state),
+            ended: Notify::new(),
+        }
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, HoldState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn believed_until(&self) -> Moment {
+        Moment::from_micros(self.believed_until.load(Ordering::Acquire))
+    }
+
+    /// A request sent at `sent` confirmed the hold for `lease`.
+    pub(crate) fn confirmed_for(&self, lease: Lease, sent: Moment) {
+        self.believed_until.fetch_max(lease.local_end(sent).as_micros(), Ordering::AcqRel);
+    }
+
+    pub(crate) fn is_valid(&self) -> bool {
+        self.state().standing == Standing::Held && clock::now() < self.believed_until()
+    }
+
+    /// How it was lost, if it was. A lease that ran out counts although the watchdog has not looked yet.
+    pub(crate) fn lost(&self) -> Option<LostReason> {
+        match self.state().standing {
+            Standing::Lost(reason) => Some(reason),
+            Standing::Held if clock::now() >= self.believed_until() => Some(LostReason::Expired),
+            Standing::Held | Standing::Ended => None,
+        }
+    }
+
+    /// Waits until the hold is lost. Never ready when it is given back first.
+    pub(crate) async fn until_lost(&self) -> LostReason {
+        loop {
+            let ended = self.ended.notified();
+            tokio::pin!(ended);
+            ended.as_mut().enable();
+            if let Some(reason) = self.lost() {
+                return reason;
+            }
+            ended.await;
+        }
+    }
+
+    /// Declares the hold lost. Whether that is news.
+    pub(crate) fn lose(&self, reason: LostReason) -> bool {
+        let mut state = self.state();
+        if state.standing != Standing::Held {
+            return false;
+        }
+        state.standing = Standing::Lost(reason);
+        drop(state);
+        self.ended.notify_waiters();
+        true
+    }
+}
+
+impl HoldState {
+    pub(crate) fn add_guard(&mut self, term: Term) {
+        self.guards += 1;
+        if let Term::Renewed(lease) = term {
+            self.renewed_guards += 1;
+            self.renewal = Some(lease);
+        }
+    }
+
+    /// One guard less. Whether it was the last.
+    pub(crate) fn remove_guard(&mut self, term: Term) -> bool {
+        self.guards -= 1;
+        if matches!(term, Term::Renewed(_)) {
+            self.renewed_guards -= 1;
+        }
+        if self.renewed_guards == 0 {
+            self.renewal = None;
+        }
+        if self.guards == 0 && self.standing == Standing::Held {
+            self.standing = Standing::Ended;
+        }
+        self.guards == 0
+    }
+}

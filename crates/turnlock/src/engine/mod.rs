@@ -1,0 +1,150 @@
+//! The engine of one client: one acquire loop, one watchdog and one place for work that must be finished, for every
+//! kind of lock. It lives on the runtime on which the client was made.
+
+mod acquire;
+mod errand;
+mod hold;
+mod on_runtime;
+mod reenter;
+mod release;
+mod rooms;
+mod watchdog;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use turnlock_core::{ClientId, LockName, OwnerId};
+
+pub(crate) use acquire::{Ask, Patience, acquire};
+pub(crate) use errand::Errands;
+pub(crate) use hold::{Hold, Term};
+use on_runtime::OnRuntime;
+pub(crate) use reenter::reenter;
+use rooms::Rooms;
+use watchdog::Watchdog;
+
+use crate::backend::{Backend, Signals};
+use crate::clock;
+use crate::error::Error;
+use crate::settings::Settings;
+
+/// The engine as its users hold it. When the last of them is gone, it finishes what is under way and ends.
+pub(crate) struct Engine {
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// What the engine's users and its tasks have in common.
+pub(crate) struct Shared {
+    pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) settings: Settings,
+    pub(crate) client: ClientId,
+    pub(crate) rooms: Arc<Rooms>,
+    pub(crate) watchdog: Watchdog,
+    pub(crate) errands: Errands,
+    runtime: Handle,
+    next_owner: AtomicU64,
+    /// No new locks.
+    closing: AtomicBool,
+    /// No renewals either: what is still held runs out.
+    stopped: AtomicBool,
+}
+
+impl Engine {
+    /// Starts the engine. Must be called on the runtime that it is to live on.
+    pub(crate) fn start(backend: Arc<dyn Backend>, settings: Settings) -> Arc<Self> {
+        let (errands, runner) = Errands::new();
+        let shared = Arc::new(Shared {
+            rooms: Arc::new(Rooms::new(Arc::clone(&backend))),
+            backend,
+            settings,
+            client: ClientId::from_random(uuid::Uuid::new_v4().into_bytes()),
+            watchdog: Watchdog::default(),
+            errands,
+            runtime: Handle::current(),
+            next_owner: AtomicU64::new(1),
+            closing: AtomicBool::new(false),
+            stopped: AtomicBool::new(false),
+        });
+        let signals: Arc<dyn Signals> = Arc::clone(&shared) as _;
+        shared.backend.attach(Arc::downgrade(&signals));
+        tokio::spawn(runner);
+        tokio::spawn(watchdog::run(Arc::downgrade(&shared)));
+        Arc::new(Self { shared })
+    }
+
+    /// Takes no new locks, and waits until those that are held were given back and all is done, or `limit` is over.
+    /// How many holds and how much work are left then.
+    pub(crate) async fn shutdown(&self, limit: Duration) -> (usize, usize) {
+        let shared = &self.shared;
+        shared.closing.store(true, Ordering::Release);
+        shared.rooms.ring_everybody();
+        let end = clock::now() + limit;
+        loop {
+            let left = (shared.watchdog.holds(), shared.errands.pending());
+            let rest = end.since(clock::now());
+            if left == (0, 0) || rest.is_zero() {
+                shared.stopped.store(true, Ordering::Release);
+                return left;
+            }
+            // Holds end by an errand as a rule; the short sleep is for those that expire.
+            let _ =
+                tokio::time::timeout(rest.min(Duration::from_millis(20)), shared.errands.progress()).await;
+        }
+    }
+}
+
+impl Shared {
+    /// A new owner on the wire, for one outermost hold.
+    fn new_owner(&self) -> OwnerId {
+        self.client.owner(self.next_owner.fetch_add(1, Ordering::Relaxed))
+    }
+
+    pub(crate) fn check_open(&self) -> Result<(), Error> {
+        if self.closing.load(Ordering::Acquire) { Err(Error::ShuttingDown) } else { Ok(()) }
+    }
+
+    /// If this process holds `name`, asks the store whether that is still so.
+    pub(crate) fn confirm_hold_on(&self, name: &LockName) {
+        if let Some(hold) = self.rooms.hold(name) {
+            self.watchdog.look_now(&hold);
+        }
+    }
+
+    fn has_stopped_renewing(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+
+    /// Runs a future of this crate with the engine's runtime for its timers, whatever polls it.
+    pub(crate) fn on_runtime<F: Future>(&self, future: F) -> OnRuntime<F> {
+        OnRuntime::new(self.runtime.clone(), future)
+    }
+}
+
+impl Signals for Shared {
+    fn freed(&self, name: &LockName) {
+        self.rooms.ring(name);
+    }
+
+    fn missed_releases(&self) {
+        self.rooms.ring_all_heads();
+    }
+
+    fn connection_changed(&self) {
+        self.watchdog.look_at_all_now();
+        self.rooms.ring_all_heads();
+    }
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shared = &self.shared;
+        f.debug_struct("Engine")
+            .field("client", &shared.client)
+            .field("backend", &shared.backend)
+            .field("settings", &shared.settings)
+            .finish_non_exhaustive()
+    }
+}

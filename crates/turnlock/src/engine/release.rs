@@ -1,0 +1,178 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use turnlock_core::model::Released;
+use turnlock_core::verdict::{self, NotHeld};
+use turnlock_core::{Backoff, Doubt, LockName, OwnerId};
+
+use super::Shared;
+use super::errand::Errand;
+use super::hold::{Hold, Standing, Term};
+use crate::backend::Answer;
+use crate::clock;
+use crate::error::{Error, LostReason};
+
+impl Shared {
+    /// Gives back what one guard holds, and waits for it, but not for longer than failures are borne: then the engine
+    /// goes on alone.
+    pub(crate) async fn give_back(self: &Arc<Self>, hold: Arc<Hold>, term: Term) -> Result<(), Error> {
+        let name = hold.name.to_string();
+        let work = self.begin_release(hold, term);
+        let errand = Errand::new(&self.errands, work);
+        match tokio::time::timeout(self.settings.retry_for, errand).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(Error::InDoubt { name, source: None }),
+        }
+    }
+
+    /// Gives back what a dropped guard held, in the background.
+    pub(crate) fn give_back_later(self: &Arc<Self>, hold: Arc<Hold>, term: Term) {
+        let name = hold.name.clone();
+        let work = self.begin_release(hold, term);
+        self.errands.adopt(async move {
+            if let Err(error) = work.await {
+                tracing::warn!(%name, %error, "a dropped guard could not be released");
+            }
+        });
+    }
+
+    /// Ends what one guard stands for, here and now, and makes the work that ends it on the store. Renewal stops before
+    /// the release is sent.
+    fn begin_release(
+        self: &Arc<Self>,
+        hold: Arc<Hold>,
+        term: Term,
+    ) -> impl Future<Output = Result<(), Error>> + Send + use<> {
+        let is_last = hold.state().remove_guard(term);
+        if is_last {
+            self.watchdog.forget(&hold);
+        }
+        let shared = Arc::clone(self);
+        let entry = self.errands.open();
+        async move {
+            let outcome = shared.bring_down(&hold).await;
+            if is_last {
+                shared.rooms.vacate(&hold);
+            }
+            drop(entry);
+            outcome
+        }
+    }
+
+    /// Lowers the count on the store to the number of guards.
+    pub(super) async fn bring_down(self: &Arc<Self>, hold: &Arc<Hold>) -> Result<(), Error> {
+        let _turn = hold.lane.lock().await;
+        let name = || hold.name.to_string();
+        let (target, confirmed, standing) = {
+            let state = hold.state();
+            (state.guards, state.confirmed, state.standing)
+        };
+        if let Standing::Lost(reason) = standing {
+            // Where the store itself said so, nothing is left there. Where only the lease ran out here, something may be.
+            if target == 0 && reason == LostReason::Expired {
+                let _ = self.backend.release(&hold.name, &hold.owner, 0, self.release_limit(hold)).await;
+            }
+            if target == 0 {
+                self.sweep_after(hold);
+            }
+            return Err(Error::Lost { name: name(), reason });
+        }
+        if target > 0 && confirmed <= target {
+            return Ok(());
+        }
+        let outcome = self.lower(hold, target).await;
+        if target == 0 {
+            self.sweep_after(hold);
+        } else if matches!(outcome, Err(Error::Lost { .. })) {
+            self.lose(hold, LostReason::Taken);
+        }
+        outcome
+    }
+
+    /// Sends the release until it is answered or the lease is over.
+    async fn lower(&self, hold: &Hold, target: u32) -> Result<(), Error> {
+        let name = || hold.name.to_string();
+        let limit = self.release_limit(hold);
+        let mut resent = false;
+        let mut backoff = Backoff::default();
+        loop {
+            let sent = clock::now();
+            match self.backend.release(&hold.name, &hold.owner, target, limit).await {
+                Ok(Answer { value: Released::Freed | Released::Lowered, connection }) => {
+                    tracing::debug!(name = %hold.name, owner = %hold.owner, count = target, "released");
+                    let mut state = hold.state();
+                    state.confirmed = target;
+                    state.doubt = state.doubt.filter(|doubt| !doubt.is_settled_by(connection, sent));
+                    return Ok(());
+                }
+                Ok(Answer { value: Released::NotHeld, .. }) => {
+                    return match verdict::not_held(resent, clock::now(), hold.believed_until()) {
+                        NotHeld::Released => Ok(()),
+                        NotHeld::InDoubt => Err(Error::InDoubt { name: name(), source: None }),
+                        NotHeld::Lost => {
+                            tracing::warn!(name = %hold.name, owner = %hold.owner, "lost: found gone at release");
+                            Err(Error::Lost { name: name(), reason: LostReason::Taken })
+                        }
+                    };
+                }
+                Err(failure) => {
+                    let in_doubt = failure.in_doubt.is_some();
+                    tracing::warn!(name = %hold.name, %failure, in_doubt, "release was not answered");
+                    resent |= in_doubt;
+                    if !failure.is_worth_a_retry() {
+                        return Err(
+                            failure.into_error(|| format!("the release of lock {:?}", hold.name.as_str()))
+                        );
+                    }
+                    let rest = hold.believed_until().since(clock::now());
+                    if rest.is_zero() {
+                        let source = failure.into_cause();
+                        return Err(Error::InDoubt { name: name(), source });
+                    }
+                    tokio::time::sleep(backoff.pause(fastrand::f64()).min(rest)).await;
+                }
+            }
+        }
+    }
+
+    /// How long to wait for the answer to a release: as for any step, less when the lease is nearly over.
+    fn release_limit(&self, hold: &Hold) -> Duration {
+        let rest = hold.believed_until().since(clock::now());
+        self.settings.usual_patience().min(rest.max(Duration::from_millis(50)))
+    }
+
+    /// After the end of a hold: if a request of it is still unaccounted for, sees to it that it finds nobody.
+    fn sweep_after(self: &Arc<Self>, hold: &Hold) {
+        if let Some(doubt) = hold.state().doubt.take() {
+            self.sweep(hold.name.clone(), hold.owner.clone(), self.release_limit(hold), doubt);
+        }
+    }
+
+    /// Ends, again and again, what a lost request of `owner` may have begun or may still begin, until it cannot.
+    pub(super) fn sweep(self: &Arc<Self>, name: LockName, owner: OwnerId, limit: Duration, doubt: Doubt) {
+        let shared = Arc::clone(self);
+        tracing::warn!(%name, %owner, "in doubt: a request got no answer, its effect is being undone");
+        self.errands.adopt(async move {
+            let mut backoff = Backoff::default();
+            loop {
+                let sent = clock::now();
+                let answer = shared.backend.release(&name, &owner, 0, limit).await;
+                if answer.is_ok_and(|answer| doubt.is_settled_by(answer.connection, sent))
+                    || doubt.is_moot(sent)
+                {
+                    return;
+                }
+                tokio::time::sleep(backoff.pause(fastrand::f64())).await;
+            }
+        });
+    }
+
+    /// Declares a hold lost, and lets the next one ask.
+    pub(super) fn lose(&self, hold: &Arc<Hold>, reason: LostReason) {
+        if hold.lose(reason) {
+            tracing::warn!(name = %hold.name, owner = %hold.owner, %reason, "lost");
+            self.watchdog.forget(hold);
+            self.rooms.vacate(hold);
+        }
+    }
+}

@@ -1,0 +1,112 @@
+use std::sync::Arc;
+
+use turnlock_core::{LeaseError, NameError};
+
+/// The cause behind an error, as the store reported it.
+pub type Cause = Arc<dyn std::error::Error + Send + Sync + 'static>;
+
+/// What went wrong, by what the caller can do about it.
+///
+/// A lock that somebody else holds is not an error: `try_lock` and `try_lock_for` answer `Ok(None)` then.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The lock was held and is not any more. Work done since may have run beside another holder's: check it, or use
+    /// its own protection, before going on.
+    #[error("lock {name:?} is lost: {reason}")]
+    Lost {
+        /// The lock.
+        name: String,
+        /// How it was lost.
+        reason: LostReason,
+    },
+    /// The lock was never held by the one who gives it back. A fault in the calling code.
+    #[error("lock {name:?} is not held by {owner}: there is nothing to unlock")]
+    NotHeld {
+        /// The lock.
+        name: String,
+        /// Who tried to unlock.
+        owner: String,
+    },
+    /// The store did not confirm a release. The lock is free at the latest when its lease ends; until then the client
+    /// goes on trying in the background.
+    #[error(
+        "the release of lock {name:?} was not confirmed; it goes on in the background until the lease ends"
+    )]
+    InDoubt {
+        /// The lock.
+        name: String,
+        /// The last failure, where there was one.
+        source: Option<Cause>,
+    },
+    /// The store cannot be reached, or cannot serve just now. Trying again later may help.
+    #[error("the store cannot serve {what} now: {source}")]
+    Unavailable {
+        /// What was being done, with the lock's name where there is one.
+        what: String,
+        /// The last failure.
+        source: Cause,
+    },
+    /// The store refuses: wrong password, or the user lacks a permission.
+    #[error("the store denies {what}: {source}")]
+    Denied {
+        /// What was being done.
+        what: String,
+        /// The store's words.
+        source: Cause,
+    },
+    /// The key of the lock holds something that is not a lock. It was left as it is: remove it, or use another name.
+    #[error(
+        "the key {key:?} holds no lock but {found}; it was left as it is: use another name, or remove the key"
+    )]
+    Corrupt {
+        /// The key.
+        key: String,
+        /// What was found there.
+        found: String,
+    },
+    /// The name cannot be the name of a lock.
+    #[error(transparent)]
+    BadName(#[from] NameError),
+    /// The lease cannot be used.
+    #[error(transparent)]
+    BadLease(#[from] LeaseError),
+    /// A setting is wrong, or contradicts another.
+    #[error("bad setting `{setting}`: {reason}")]
+    BadConfiguration {
+        /// The setting.
+        setting: &'static str,
+        /// Why it cannot be, and what can.
+        reason: String,
+    },
+    /// The store, or this version of turnlock, cannot do this.
+    #[error("not supported: {0}")]
+    Unsupported(String),
+    /// The client is shutting down and takes no new locks.
+    #[error("the client is shutting down")]
+    ShuttingDown,
+    /// The wait was ended from another thread. Only in [`blocking`](crate::blocking).
+    #[error("the wait for lock {name:?} was interrupted")]
+    Interrupted {
+        /// The lock.
+        name: String,
+    },
+}
+
+/// How a lock was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LostReason {
+    /// Its lease ran out before the store confirmed a renewal (or it had a fixed lease, which ended).
+    #[error("its lease ended")]
+    Expired,
+    /// The store says that this owner does not hold it: it expired there, was unlocked by force, or the store lost data.
+    #[error("it expired on the store, or was taken away")]
+    Taken,
+}
+
+impl Error {
+    pub(crate) fn bad_setting(setting: &'static str, reason: impl Into<String>) -> Self {
+        Self::BadConfiguration { setting, reason: reason.into() }
+    }
+}

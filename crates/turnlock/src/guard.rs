@@ -1,0 +1,119 @@
+use std::sync::Arc;
+use std::time::Instant;
+
+use turnlock_core::OwnerId;
+
+use crate::clock;
+use crate::engine::{self, Engine, Hold, Term};
+use crate::error::{Error, LostReason};
+
+/// A lock that is held. Dropping it gives the lock back in the background; [`unlock`](Guard::unlock) is the certain way.
+///
+/// **Guarantee.** From the moment a guard is handed out until [`lost`](Guard::lost) is ready, [`is_valid`](Guard::is_valid)
+/// is false or the guard is dropped, no other owner holds the lock, as long as the store keeps its data and its clock
+/// runs at the usual speed.
+///
+/// **Limits.** A lock with a lease cannot hold back a process that was paused: it may go on for a moment after its lease
+/// has ended elsewhere. Look at `is_valid` before a step that must not be done twice, or protect what you write by other
+/// means.
+///
+/// Guards are `Send`, can be dropped on any thread, with or without a runtime, and during a panic. The work of a dropped
+/// guard is done by the client, on the runtime on which the client was made. A program that ends right after the drop
+/// should call `unlock` or [`Client::shutdown`](crate::Client::shutdown) first, or else the lock stays held until its
+/// lease ends.
+///
+/// ```
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+/// let client = turnlock::Client::connect("memory://").await?;
+/// let guard = client.lock("orders").lock().await?;
+/// assert!(guard.is_valid());
+/// guard.unlock().await?;
+/// # Ok::<(), turnlock::Error>(()) }).unwrap();
+/// ```
+#[must_use = "a guard that is not kept is dropped, and the lock with it"]
+#[derive(Debug)]
+pub struct Guard {
+    engine: Arc<Engine>,
+    hold: Arc<Hold>,
+    term: Term,
+    given_back: bool,
+}
+
+impl Guard {
+    pub(crate) fn new(engine: Arc<Engine>, hold: Arc<Hold>, term: Term) -> Self {
+        Self { engine, hold, term, given_back: false }
+    }
+
+    pub(crate) fn hold(&self) -> &Arc<Hold> {
+        &self.hold
+    }
+
+    /// The name of the lock.
+    pub fn name(&self) -> &str {
+        self.hold.name.as_str()
+    }
+
+    /// The owner on the wire: `<client uuid>:<number>`, as it stands in the lock's hash.
+    pub fn owner_id(&self) -> &OwnerId {
+        &self.hold.owner
+    }
+
+    /// How many guards share this hold: one, and one more for each [`reenter`](Guard::reenter).
+    pub fn hold_count(&self) -> u32 {
+        self.hold.state().guards
+    }
+
+    /// Takes the lock once more for the same owner. Does not wait for those who wait for the lock.
+    ///
+    /// The hold count rises on the store, too. The lock is free when all guards of the hold are gone, in any order.
+    ///
+    /// Cancelling: safe. If the store has counted the reentry already, that is taken back in the background.
+    pub async fn reenter(&self) -> Result<Self, Error> {
+        self.engine.shared.on_runtime(engine::reenter(&self.engine, &self.hold, self.term)).await
+    }
+
+    /// Gives the lock back and waits until the store has confirmed it.
+    ///
+    /// [`Error::Lost`] means that the lock was not held any more. [`Error::InDoubt`] means that the store did not answer;
+    /// the release goes on in the background until the lease ends.
+    ///
+    /// Cancelling: safe. The release goes on in the background.
+    pub async fn unlock(mut self) -> Result<(), Error> {
+        self.given_back = true;
+        let shared = Arc::clone(&self.engine.shared);
+        let work = shared.give_back(Arc::clone(&self.hold), self.term);
+        self.engine.shared.on_runtime(work).await
+    }
+
+    /// Waits until the lock is lost, and says how. Not ready as long as it is held.
+    ///
+    /// Ready before another owner can get the lock from the store by the end of the lease; the time between is a hundredth
+    /// of the lease and two milliseconds. When somebody unlocks by force, or the store loses its data, it is ready as soon
+    /// as that is known, at the next renewal at the latest.
+    ///
+    /// Cancelling: safe, nothing is changed.
+    pub async fn lost(&self) -> LostReason {
+        self.hold.until_lost().await
+    }
+
+    /// Whether the lock is still held, as far as this process can know without asking: not lost, and the lease not over.
+    pub fn is_valid(&self) -> bool {
+        self.hold.is_valid()
+    }
+
+    /// Until when the lock is held if no further renewal is confirmed. Moves on with each renewal.
+    ///
+    /// Counted from before the last confirmed request was sent, less a safety margin. On a machine that may be suspended,
+    /// ask again after waking, or use [`is_valid`](Guard::is_valid), which counts the time asleep.
+    pub fn valid_until(&self) -> Instant {
+        Instant::now() + self.hold.believed_until().since(clock::now())
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if !self.given_back {
+            self.engine.shared.give_back_later(Arc::clone(&self.hold), self.term);
+        }
+    }
+}
