@@ -90,6 +90,14 @@ impl Lease {
         Duration::from_micros(self.millis * 1000 / 3)
     }
 
+    /// When to renew a hold that was confirmed by a request sent at `sent`: after a third of the lease, brought forward to
+    /// the last of the moments, four in each such period, at which all holds of this lease are renewed together.
+    pub fn next_renewal(self, sent: Moment) -> Moment {
+        let due = (sent + self.renewal_period()).as_micros();
+        let grid = (self.millis * 1000 / 12).max(1);
+        Moment::from_micros(due - due % grid)
+    }
+
     /// How long to wait for one answer when nobody set a time-out: `usual`, but a quarter of the lease at the most, so
     /// that a missing answer leaves time to ask again.
     pub fn patience(self, usual: Duration) -> Duration {
@@ -136,6 +144,22 @@ mod tests {
             assert_eq!(believed, expected);
             assert!(believed > lease.renewal_period());
         }
+    }
+
+    #[test]
+    fn renewals_of_one_period_fall_on_four_moments() {
+        let lease = Lease::WATCHDOG;
+        let mut moments: Vec<_> = (0..10_000)
+            .map(|ms| Moment::from_micros(7_777) + Duration::from_millis(ms))
+            .map(|sent| {
+                let due = lease.next_renewal(sent);
+                assert!(due.since(sent) <= lease.renewal_period());
+                assert!(due.since(sent) >= lease.renewal_period() * 3 / 4 - Duration::from_micros(1));
+                due
+            })
+            .collect();
+        moments.dedup();
+        assert!(moments.len() <= 5, "{moments:?}");
     }
 
     #[test]

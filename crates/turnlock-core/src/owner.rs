@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use uuid::Uuid;
+use uuid::fmt::Hyphenated;
 
 /// The identity of one client: a random UUID, version 4, in lower case with dashes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -19,7 +20,9 @@ impl ClientId {
     ///
     /// The safety of a step that arrives late rests on numbers being used for one outermost hold and never again.
     pub fn owner(self, number: u64) -> OwnerId {
-        OwnerId(format!("{self}:{number}").into())
+        let mut buffer = [0; Hyphenated::LENGTH];
+        let uuid = self.0.hyphenated().encode_lower(&mut buffer);
+        OwnerId([&*uuid, ":", &number.to_string()].concat().into())
     }
 }
 

@@ -82,7 +82,7 @@ impl Connection {
         self.stop_listening(turn);
         let (overtaken, kept) = self.requests.drain(..).partition(|request| request.turn == turn);
         self.requests = kept;
-        overtaken.into_iter().map(Stray::once).collect()
+        overtaken.into_iter().map(Stray::unanswered).collect()
     }
 }
 
@@ -103,22 +103,18 @@ pub(crate) struct Stray {
 }
 
 impl Stray {
-    /// The server may not have seen it yet: it may come late, and be replayed.
+    /// The server may not have seen it yet: it may come late. Acquires may come twice; a second copy of anything else
+    /// only finds what the first one left.
     fn unanswered(request: Request) -> Self {
-        Self::delivered_up_to(2, request)
+        Self::new(request, if request.step.is_acquire() { 2 } else { 1 })
     }
 
-    /// The server has answered it already, so whatever comes now is a replay.
+    /// The server has seen it, so whatever comes now is a replay.
     fn answered(request: Request) -> Self {
-        Self::delivered_up_to(1, request)
+        Self::new(request, 1)
     }
 
-    fn once(request: Request) -> Self {
-        Self::delivered_up_to(1, request)
-    }
-
-    fn delivered_up_to(deliveries_left: u8, request: Request) -> Self {
-        let request = Request { awaited: false, ..request };
-        Self { request, deliveries_left, came_late: false }
+    fn new(request: Request, deliveries_left: u8) -> Self {
+        Self { request: Request { awaited: false, ..request }, deliveries_left, came_late: false }
     }
 }

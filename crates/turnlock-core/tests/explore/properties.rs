@@ -2,8 +2,9 @@
 
 use stateright::Property;
 
-use crate::client::{Phase, Turn};
+use crate::client::Client;
 use crate::protocol::{Harm, Protocol, State};
+use crate::turn::{Phase, Turn};
 
 type Claim = Property<Protocol>;
 
@@ -39,25 +40,23 @@ pub(crate) fn all() -> Vec<Claim> {
         }),
         // Follows from the one before, and is what a user would notice.
         Claim::always(FREE_AT_REST, |_, state| {
-            let at_rest = state.clients.iter().all(|client| client.is_at_rest());
+            let at_rest = state.clients.iter().all(Client::is_at_rest);
             !at_rest || is_free(state)
         }),
         Claim::always(ONE_AT_A_TIME, |_, state| {
-            let unexpired = turns(state).filter(|(_, turn)| turn.believes() && !turn.expired);
-            let believers = turns(state).filter(|(_, turn)| turn.believes());
-            believers.count() < 2 || unexpired.count() < 2
+            turns(state).filter(|(_, turn)| turn.believes() && !turn.expired).count() < 2
         }),
         Claim::sometimes("both clients finish all turns", |protocol, state| {
-            let mut clients = state.clients.iter().zip(protocol.bounds.turns);
-            clients.all(|(client, turns)| client.turns_begun == turns && client.is_at_rest())
+            let mut clients = state.clients.iter().zip(protocol.bounds.clients);
+            clients.all(|(client, habits)| client.turns_begun == habits.turns && client.is_at_rest())
         }),
         Claim::sometimes("an acquire comes late", |_, state| {
             let mut strays = state.clients.iter().flat_map(|client| &client.strays);
             strays.any(|stray| stray.came_late && stray.request.step.is_acquire())
         }),
-        Claim::sometimes("an acquire is granted behind its undo", |protocol, state| {
+        Claim::sometimes("an undo that is repeated finds something to undo", |protocol, state| {
             turns(state).any(|(client, turn)| {
-                turn.phase == Phase::Undoing && turn.again.is_some() && holds(protocol, state, client, turn)
+                turn.phase == Phase::Undoing && turn.sends_again() && holds(protocol, state, client, turn)
             })
         }),
         Claim::sometimes("a resend is granted, the first send in doubt", |_, state| {
@@ -89,7 +88,7 @@ fn count_is_right(protocol: &Protocol, state: &State, client: usize, turn: &Turn
     if turn.expired || !turn.is_certain() {
         return true;
     }
-    state.snapshot().holders == [(protocol.owner(client, turn.number), u64::from(count))]
+    state.snapshot().holders == [(protocol.owner(client, turn.number).clone(), u64::from(count))]
 }
 
 fn turns(state: &State) -> impl Iterator<Item = (usize, &Turn)> {
@@ -104,5 +103,5 @@ fn is_free(state: &State) -> bool {
 /// Whether the server has this turn as the holder.
 fn holds(protocol: &Protocol, state: &State, client: usize, turn: &Turn) -> bool {
     let owner = protocol.owner(client, turn.number);
-    state.snapshot().holders.iter().any(|(holder, _)| *holder == owner)
+    state.snapshot().holders.iter().any(|(holder, _)| holder == owner)
 }

@@ -2,12 +2,13 @@
 
 use stateright::{Model, Property};
 use turnlock_core::model::{LockState, Snapshot};
-use turnlock_core::{ClientId, Lease, Moment, OwnerId};
+use turnlock_core::{Lease, Moment, OwnerId};
 
-use crate::client::{Client, Phase};
+use crate::client::Client;
 use crate::network::{Answer, Reply, Request, Step};
 use crate::properties;
 use crate::rules::{Bounds, Faults, Rules};
+use crate::turn::Phase;
 
 /// The server's clock stands still: a lease ends by [`Action::Expire`], at any time, and by nothing else.
 const NOW: Moment = Moment::from_micros(0);
@@ -16,7 +17,8 @@ const NOW: Moment = Moment::from_micros(0);
 pub(crate) struct Protocol {
     pub(crate) rules: Rules,
     pub(crate) bounds: Bounds,
-    pub(crate) ids: [ClientId; 2],
+    /// The owners of each client's turns, made once: making their texts would take most of the time.
+    owners: [Vec<OwnerId>; 2],
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -56,12 +58,23 @@ pub(crate) enum Action {
 
 impl Protocol {
     pub(crate) fn new(rules: Rules, bounds: Bounds) -> Self {
-        Self { rules, bounds, ids: [ClientId::from_random([1; 16]), ClientId::from_random([2; 16])] }
+        let owner = |client: &str, turn: u8| {
+            let number = if rules.new_number_for_every_hold { turn } else { 1 };
+            OwnerId::from_wire(&format!("{client}:{number}"))
+        };
+        let [first, second] = bounds.clients.map(|habits| 1..=habits.turns);
+        Self {
+            rules,
+            bounds,
+            owners: [
+                first.map(|turn| owner("a", turn)).collect(),
+                second.map(|turn| owner("b", turn)).collect(),
+            ],
+        }
     }
 
-    pub(crate) fn owner(&self, client: usize, turn: u8) -> OwnerId {
-        let number = if self.rules.new_number_for_every_hold { turn } else { 1 };
-        self.ids[client].owner(number.into())
+    pub(crate) fn owner(&self, client: usize, turn: u8) -> &OwnerId {
+        &self.owners[client][usize::from(turn) - 1]
     }
 
     /// The server takes one step.
@@ -69,13 +82,13 @@ impl Protocol {
         let owner = self.owner(client, request.turn);
         let before = state.snapshot();
         let lock = &mut state.lock;
-        let answer = match self.as_the_server_reads_it(request.step, &before, &owner) {
-            Step::Acquire { target } => Answer::Acquired(lock.acquire(NOW, &owner, target, Lease::WATCHDOG)),
-            Step::Release { target } => Answer::Released(lock.release(NOW, &owner, target)),
-            Step::Renew => Answer::Renewed(lock.renew(NOW, &owner, Some(Lease::WATCHDOG))),
+        let answer = match self.as_the_server_reads_it(request.step, &before, owner) {
+            Step::Acquire { target } => Answer::Acquired(lock.acquire(NOW, owner, target, Lease::WATCHDOG)),
+            Step::Release { target } => Answer::Released(lock.release(NOW, owner, target)),
+            Step::Renew => Answer::Renewed(lock.renew(NOW, owner, Some(Lease::WATCHDOG))),
         };
         let after = state.snapshot();
-        state.harm = state.harm.or(self.harm_done(state, client, &owner, &before, &after));
+        state.harm = state.harm.or(self.harm_done(state, client, owner, &before, &after));
         answer
     }
 
@@ -109,7 +122,7 @@ impl Protocol {
         let believed = state.clients[client]
             .turns
             .iter()
-            .any(|turn| turn.believes() && self.owner(client, turn.number) == *owner);
+            .any(|turn| turn.believes() && self.owner(client, turn.number) == owner);
         (believed && after.holders.is_empty()).then_some(Harm::BelievedHoldRemoved)
     }
 
@@ -119,18 +132,19 @@ impl Protocol {
         for client in 0..state.clients.len() {
             for turn in &mut state.clients[client].turns {
                 let owner = self.owner(client, turn.number);
-                turn.expired |= held.holders.iter().any(|(holder, _)| *holder == owner);
+                turn.expired |= held.holders.iter().any(|(holder, _)| holder == owner);
             }
         }
     }
 
     fn actions_of(&self, state: &State, number: usize, actions: &mut Vec<Action>) {
         let client = &state.clients[number];
-        if client.turns_begun < self.bounds.turns[number] && client.may_begin(self.rules) {
+        let habits = self.bounds.clients[number];
+        if client.may_begin(habits) {
             actions.push(Action::Begin(number));
         }
         for (index, turn) in client.turns.iter().enumerate() {
-            let steps = turn.possible_steps(client.reentries_left);
+            let steps = client.possible_steps(index, habits);
             actions.extend(steps.into_iter().map(|step| Action::Send(number, index, step)));
             match (turn.phase, turn.sent) {
                 (Phase::Asking, Some(_)) => actions.push(Action::Cancel(number, index)),
@@ -204,7 +218,7 @@ impl Model for Protocol {
     fn init_states(&self) -> Vec<State> {
         vec![State {
             lock: LockState::default(),
-            clients: self.bounds.reentries.map(Client::new),
+            clients: self.bounds.clients.map(Client::new),
             faults_left: self.bounds.faults,
             harm: None,
         }]

@@ -29,14 +29,26 @@ impl Rules {
     };
 }
 
-/// What keeps the number of states finite: how often each thing may happen, in all.
+/// What the clients want, and what may go wrong. It is what keeps the number of states finite.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
-    /// How many times each client wants the lock.
-    pub(crate) turns: [u8; 2],
-    /// How many times each client reenters.
-    pub(crate) reentries: [u8; 2],
+    pub(crate) clients: [Habits; 2],
     pub(crate) faults: Faults,
+}
+
+/// What one client does with the lock.
+///
+/// The code of both is the same, so not both have to do everything.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Habits {
+    /// How many times it wants the lock.
+    pub(crate) turns: u8,
+    /// How many times it reenters, in all.
+    pub(crate) reentries: u8,
+    /// Whether it renews what it holds.
+    pub(crate) renews: bool,
+    /// Whether it begins a turn while the end of the last one is still seen to in the background.
+    pub(crate) hurries: bool,
 }
 
 /// The faults that may still happen.

@@ -153,8 +153,8 @@ impl Backend for Memory {
         })
     }
 
-    fn renew(&self, lines: Vec<Renewal>, _: Duration) -> Step<Vec<Option<Renewed>>> {
-        let store = self.store.clone();
+    fn renew(&self, lines: &[Renewal], _: Duration) -> Step<Vec<Option<Renewed>>> {
+        let (store, lines) = (self.store.clone(), lines.to_vec());
         at_once(move || {
             let renew =
                 |line: &Renewal| store.step(&line.name, |lock, now| lock.renew(now, &line.owner, line.lease));

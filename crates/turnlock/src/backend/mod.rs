@@ -104,7 +104,7 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
     fn release(&self, name: &LockName, owner: &OwnerId, target: u32, limit: Duration) -> Step<Released>;
 
     /// Each line has an outcome of its own, in the order of the lines; `None` where the store failed with just that one.
-    fn renew(&self, lines: Vec<Renewal>, limit: Duration) -> Step<Vec<Option<Renewed>>>;
+    fn renew(&self, lines: &[Renewal], limit: Duration) -> Step<Vec<Option<Renewed>>>;
 
     fn force_unlock(&self, name: &LockName, limit: Duration) -> Step<bool>;
 

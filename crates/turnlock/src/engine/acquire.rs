@@ -65,9 +65,8 @@ pub(crate) async fn acquire(engine: &Arc<Engine>, ask: Ask) -> Result<Option<Gua
     shared.check_open()?;
     let limit = shared.settings.patience(ask.term.lease())?;
     let join = if ask.patience == Patience::None { Join::IfEmpty } else { Join::Anyway };
-    let Some(seat) = shared.rooms.enter(&ask.name, join) else {
-        return Ok(None);
-    };
+    let Some((seat, first_look)) = shared.rooms.enter(&ask.name, join) else { return Ok(None) };
+    let mut first_look = Some(first_look);
     let mut attempt = Attempt::new(engine, &ask, seat, limit);
     let end = ask.patience.end();
     let began = clock::now();
@@ -77,7 +76,7 @@ pub(crate) async fn acquire(engine: &Arc<Engine>, ask: Ask) -> Result<Option<Gua
     loop {
         shared.check_open()?;
         let now = clock::now();
-        let look = attempt.seat.look();
+        let look = first_look.take().unwrap_or_else(|| attempt.seat.look());
         if ask.patience != Patience::None && now >= end {
             tracing::debug!(name = %ask.name, waited = ?now.since(began), "gave up waiting");
             return Ok(None);

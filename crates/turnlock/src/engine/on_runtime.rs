@@ -1,29 +1,33 @@
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use pin_project_lite::pin_project;
 use tokio::runtime::Handle;
 
-/// A future whose timers live on a given runtime.
-///
-/// Who awaits a lock may do so on another runtime, or on none. Without this, its timers would be that runtime's, and a
-/// request handed over to the engine could lose its clock with the caller.
-pub(crate) struct OnRuntime<F> {
-    runtime: Handle,
-    future: Pin<Box<F>>,
+pin_project! {
+    /// A future whose timers live on a given runtime.
+    ///
+    /// Who awaits a lock may do so on another runtime, or on none. Without this, its timers would be that runtime's, and a
+    /// request handed over to the engine could lose its clock with the caller.
+    pub(crate) struct OnRuntime<F> {
+        runtime: Handle,
+        #[pin]
+        future: F,
+    }
 }
 
 impl<F> OnRuntime<F> {
     pub(super) fn new(runtime: Handle, future: F) -> Self {
-        Self { runtime, future: Box::pin(future) }
+        Self { runtime, future }
     }
 }
 
 impl<F: Future> Future for OnRuntime<F> {
     type Output = F::Output;
 
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
-        let this = &mut *self;
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        let this = self.project();
         let _inside = this.runtime.enter();
-        this.future.as_mut().poll(context)
+        this.future.poll(context)
     }
 }

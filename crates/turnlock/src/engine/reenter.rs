@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use turnlock_core::model::Acquired;
-use turnlock_core::{Backoff, Doubt};
+use turnlock_core::{Backoff, Doubt, Moment};
 
 use super::errand::Errand;
 use super::hold::{Hold, Standing, Term};
@@ -92,7 +92,7 @@ impl Shared {
         let (shared, hold) = (Arc::clone(self), Arc::clone(hold));
         self.errands.clone().adopt(async move {
             // Its failure was told already: to the one who wanted to reenter.
-            let _ = shared.bring_down(&hold).await;
+            let _ = shared.bring_down(&hold, Moment::NEVER).await;
         });
     }
 }

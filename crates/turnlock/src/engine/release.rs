@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use turnlock_core::model::Released;
 use turnlock_core::verdict::{self, NotHeld};
-use turnlock_core::{Backoff, Doubt, LockName, OwnerId};
+use turnlock_core::{Backoff, Doubt, LockName, Moment, OwnerId};
 
 use super::Shared;
 use super::errand::Errand;
@@ -16,19 +16,20 @@ impl Shared {
     /// Gives back what one guard holds, and waits for it, but not for longer than failures are borne: then the engine
     /// goes on alone.
     pub(crate) async fn give_back(self: &Arc<Self>, hold: Arc<Hold>, term: Term) -> Result<(), Error> {
-        let name = hold.name.to_string();
-        let work = self.begin_release(hold, term);
-        let errand = Errand::new(&self.errands, work);
-        match tokio::time::timeout(self.settings.retry_for, errand).await {
-            Ok(outcome) => outcome,
-            Err(_) => Err(Error::InDoubt { name, source: None }),
+        let give_up = clock::now() + self.settings.retry_for;
+        let work = self.begin_release(Arc::clone(&hold), term, give_up);
+        let outcome = Errand::new(&self.errands, work).await;
+        if matches!(outcome, Err(Error::InDoubt { .. })) && clock::now() < hold.believed_until() {
+            let shared = Arc::clone(self);
+            self.errands.adopt(async move { drop(shared.bring_down(&hold, Moment::NEVER).await) });
         }
+        outcome
     }
 
     /// Gives back what a dropped guard held, in the background.
     pub(crate) fn give_back_later(self: &Arc<Self>, hold: Arc<Hold>, term: Term) {
         let name = hold.name.clone();
-        let work = self.begin_release(hold, term);
+        let work = self.begin_release(hold, term, Moment::NEVER);
         self.errands.adopt(async move {
             if let Err(error) = work.await {
                 tracing::warn!(%name, %error, "a dropped guard could not be released");
@@ -42,6 +43,7 @@ impl Shared {
         self: &Arc<Self>,
         hold: Arc<Hold>,
         term: Term,
+        give_up: Moment,
     ) -> impl Future<Output = Result<(), Error>> + Send + use<> {
         let is_last = hold.state().remove_guard(term);
         if is_last {
@@ -50,7 +52,7 @@ impl Shared {
         let shared = Arc::clone(self);
         let entry = self.errands.open();
         async move {
-            let outcome = shared.bring_down(&hold).await;
+            let outcome = shared.bring_down(&hold, give_up).await;
             if is_last {
                 shared.rooms.vacate(&hold);
             }
@@ -59,8 +61,9 @@ impl Shared {
         }
     }
 
-    /// Lowers the count on the store to the number of guards.
-    pub(super) async fn bring_down(self: &Arc<Self>, hold: &Arc<Hold>) -> Result<(), Error> {
+    /// Lowers the count on the store to the number of guards. While the store does not answer, goes on until the lease is
+    /// over or `give_up` has come.
+    pub(super) async fn bring_down(self: &Arc<Self>, hold: &Arc<Hold>, give_up: Moment) -> Result<(), Error> {
         let _turn = hold.lane.lock().await;
         let name = || hold.name.to_string();
         let (target, confirmed, standing) = {
@@ -80,7 +83,7 @@ impl Shared {
         if target > 0 && confirmed <= target {
             return Ok(());
         }
-        let outcome = self.lower(hold, target).await;
+        let outcome = self.lower(hold, target, give_up).await;
         if target == 0 {
             self.sweep_after(hold);
         } else if matches!(outcome, Err(Error::Lost { .. })) {
@@ -89,8 +92,8 @@ impl Shared {
         outcome
     }
 
-    /// Sends the release until it is answered or the lease is over.
-    async fn lower(&self, hold: &Hold, target: u32) -> Result<(), Error> {
+    /// Sends the release until it is answered.
+    async fn lower(&self, hold: &Hold, target: u32, give_up: Moment) -> Result<(), Error> {
         let name = || hold.name.to_string();
         let limit = self.release_limit(hold);
         let mut resent = false;
@@ -124,7 +127,7 @@ impl Shared {
                             failure.into_error(|| format!("the release of lock {:?}", hold.name.as_str()))
                         );
                     }
-                    let rest = hold.believed_until().since(clock::now());
+                    let rest = hold.believed_until().min(give_up).since(clock::now());
                     if rest.is_zero() {
                         let source = failure.into_cause();
                         return Err(Error::InDoubt { name: name(), source });

@@ -77,16 +77,16 @@ impl Rooms {
     }
 
     /// Joins the queue at its end; `None` when that would mean to wait behind somebody and `join` forbids it.
-    pub(crate) fn enter(self: &Arc<Self>, name: &LockName, join: Join) -> Option<Seat> {
-        let mut rooms = self.lock();
+    pub(crate) fn enter(self: &Arc<Self>, name: &LockName, join: Join) -> Option<(Seat, Look)> {
         let bell = Arc::new(Bell::default());
-        let ticket = match rooms.get_mut(name) {
+        let mut rooms = self.lock();
+        let (ticket, look) = match rooms.get_mut(name) {
             Some(room) if join == Join::IfEmpty && !room.queue.is_empty() => return None,
-            Some(room) => room.queue.enter(Arc::clone(&bell)),
-            None => rooms.entry(name.clone()).or_default().queue.enter(Arc::clone(&bell)),
+            Some(room) => room.enter(&bell),
+            None => rooms.entry(name.clone()).or_default().enter(&bell),
         };
         drop(rooms);
-        Some(Seat { rooms: Arc::clone(self), name: name.clone(), ticket, bell, seated: true })
+        Some((Seat { rooms: Arc::clone(self), name: name.clone(), ticket, bell, seated: true }, look))
     }
 
     /// A hold of this process ended, by whatever way: the head may ask now.
@@ -147,6 +147,19 @@ impl Rooms {
 }
 
 impl Room {
+    fn enter(&mut self, bell: &Arc<Bell>) -> (Ticket, Look) {
+        let ticket = self.queue.enter(Arc::clone(bell));
+        (ticket, self.look(ticket))
+    }
+
+    fn look(&self, ticket: Ticket) -> Look {
+        Look {
+            is_head: self.queue.is_head(ticket),
+            held_here: self.hold.is_some(),
+            listening: self.listening,
+        }
+    }
+
     fn ring_head(&self) {
         if let Some(bell) = self.queue.head() {
             bell.ring();
@@ -167,13 +180,8 @@ pub(crate) struct Seat {
 impl Seat {
     pub(crate) fn look(&self) -> Look {
         let rooms = self.rooms.lock();
-        rooms.get(&self.name).map_or(Look { is_head: false, held_here: false, listening: false }, |room| {
-            Look {
-                is_head: room.queue.is_head(self.ticket),
-                held_here: room.hold.is_some(),
-                listening: room.listening,
-            }
-        })
+        let nowhere = Look { is_head: false, held_here: false, listening: false };
+        rooms.get(&self.name).map_or(nowhere, |room| room.look(self.ticket))
     }
 
     pub(crate) fn set_listening(&self) {

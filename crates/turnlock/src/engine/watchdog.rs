@@ -37,7 +37,7 @@ impl Watchdog {
     /// Looks after a hold from now on. Also to be called when its term has changed.
     pub(crate) fn watch(&self, hold: &Arc<Hold>) {
         let now = clock::now();
-        let renewal = hold.state().renewal.map(|lease| now + lease.renewal_period());
+        let renewal = hold.state().renewal.map(|lease| lease.next_renewal(now));
         self.plan(hold, renewal.unwrap_or(Moment::NEVER));
     }
 
@@ -135,7 +135,7 @@ async fn renew(shared: Arc<Shared>, lines: Vec<(Renewal, Arc<Hold>)>) {
     let shortest = renewals.iter().filter_map(|line| line.lease).min().unwrap_or(shared.settings.watchdog);
     let limit = shared.settings.patience(shortest).unwrap_or_else(|_| shared.settings.usual_patience());
     let sent = clock::now();
-    let answer = shared.backend.renew(renewals.clone(), limit).await;
+    let answer = shared.backend.renew(&renewals, limit).await;
     let outcomes = match answer {
         Ok(Answer { value, .. }) => value,
         Err(failure) => {
@@ -149,7 +149,7 @@ async fn renew(shared: Arc<Shared>, lines: Vec<(Renewal, Arc<Hold>)>) {
             (Some(Renewed::Renewed), Some(lease)) => {
                 tracing::trace!(name = %hold.name, owner = %hold.owner, "renewed");
                 hold.confirmed_for(lease, sent);
-                shared.watchdog.plan(hold, sent + lease.renewal_period());
+                shared.watchdog.plan(hold, lease.next_renewal(sent));
             }
             // Only looked at, and found or not answered for: its end is planned.
             (Some(Renewed::Renewed) | None, None) => {}

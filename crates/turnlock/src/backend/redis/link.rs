@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Cmd, RedisError, Value};
+use redis::{Arg, AsyncConnectionConfig, Cmd, RedisError, ToRedisArgs, Value};
+use turnlock_core::LockName;
 
 use super::failure;
 use super::scripts::{self, Script};
@@ -18,19 +19,18 @@ use crate::clock;
 pub(super) struct Link {
     client: redis::Client,
     connect_limit: Duration,
-    wire: Mutex<Option<Wire>>,
+    wire: Mutex<Option<Arc<Wire>>>,
     /// Held while a connection is being made, so that only one is.
     dialling: tokio::sync::Mutex<()>,
     dialled: AtomicU64,
     pub(super) signals: OnceLock<Weak<dyn Signals>>,
 }
 
-#[derive(Clone)]
 struct Wire {
     connection: MultiplexedConnection,
     number: u64,
     /// When the last answer came, in microseconds of our clock.
-    last_answer: Arc<AtomicU64>,
+    last_answer: AtomicU64,
 }
 
 impl Link {
@@ -53,10 +53,10 @@ impl Link {
     /// Runs a script. Waits for the answer for `limit` at the most, not counting the time to connect.
     pub(super) async fn run(&self, call: ScriptCall, limit: Duration) -> Result<Answer<Value>, Failure> {
         let wire = self.wire().await?;
-        let outcome = match self.send(&wire, call.by_hash(), limit).await? {
+        let outcome = match self.send(&wire, &call.cmd, limit).await? {
             // The server forgot its scripts (SCRIPT FLUSH, a restart). It did nothing, so sending the text is no resend.
             Err(error) if failure::is_unknown_script(&error) => {
-                self.send(&wire, call.by_text(), limit).await?
+                self.send(&wire, &call.by_text(), limit).await?
             }
             outcome => outcome,
         };
@@ -65,7 +65,7 @@ impl Link {
             Err(error) if failure::is_wrong_type(&error) => Err(self.foreign_key(&wire, &call, limit).await),
             Err(error) if error.code() == Some("CORRUPT") => {
                 let found = error.detail().unwrap_or("something else").to_owned();
-                Err(Failure::refused(FailureKind::Corrupt { key: call.first_key(), found }))
+                Err(Failure::refused(FailureKind::Corrupt { key: call.lock.key().to_owned(), found }))
             }
             Err(error) => Err(failure::from_error(error, Some(wire.number))),
         }
@@ -75,7 +75,7 @@ impl Link {
     async fn send(
         &self,
         wire: &Wire,
-        cmd: Cmd,
+        cmd: &Cmd,
         limit: Duration,
     ) -> Result<Result<Value, RedisError>, Failure> {
         let sent = clock::now();
@@ -105,17 +105,17 @@ impl Link {
     }
 
     async fn foreign_key(&self, wire: &Wire, call: &ScriptCall, limit: Duration) -> Failure {
-        let key = call.first_key();
+        let key = call.lock.key().to_owned();
         let mut cmd = redis::cmd("TYPE");
         cmd.arg(&key);
-        let found = match self.send(wire, cmd, limit).await {
+        let found = match self.send(wire, &cmd, limit).await {
             Ok(Ok(Value::SimpleString(kind))) => format!("a value of type {kind}"),
             _ => "a value of another type".to_owned(),
         };
         Failure::refused(FailureKind::Corrupt { key, found })
     }
 
-    async fn wire(&self) -> Result<Wire, Failure> {
+    async fn wire(&self) -> Result<Arc<Wire>, Failure> {
         if let Some(wire) = self.current() {
             return Ok(wire);
         }
@@ -128,9 +128,9 @@ impl Link {
             Ok(dialled) => dialled.map_err(|error| failure::from_error(error, None))?,
             Err(_) => return Err(failure::timed_out("connection", self.connect_limit, None)),
         };
-        let wire =
-            Wire { connection, number, last_answer: Arc::new(AtomicU64::new(clock::now().as_micros())) };
-        *self.wire.lock().unwrap_or_else(PoisonError::into_inner) = Some(wire.clone());
+        let wire = Wire { connection, number, last_answer: AtomicU64::new(clock::now().as_micros()) };
+        let wire = Arc::new(wire);
+        *self.wire.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&wire));
         if number > 1 {
             tracing::info!(connection = number, "connected again");
             if let Some(signals) = self.signals.get().and_then(Weak::upgrade) {
@@ -155,7 +155,7 @@ impl Link {
         }
     }
 
-    fn current(&self) -> Option<Wire> {
+    fn current(&self) -> Option<Arc<Wire>> {
         self.wire.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -177,36 +177,50 @@ impl fmt::Debug for Link {
     }
 }
 
-/// A script with its keys and arguments.
+/// A script with its keys and arguments, ready to be sent by its hash.
 pub(super) struct ScriptCall {
     script: &'static Script,
-    keys: Vec<Box<str>>,
-    args: Vec<Box<str>>,
+    cmd: Cmd,
+    /// The first key, to be named in errors.
+    lock: LockName,
 }
 
 impl ScriptCall {
-    pub(super) fn new(script: &'static Script, keys: Vec<Box<str>>, args: Vec<Box<str>>) -> Self {
-        Self { script, keys, args }
+    /// A call on one key. Arguments follow with [`arg`](ScriptCall::arg).
+    pub(super) fn on(script: &'static Script, lock: &LockName) -> Self {
+        let mut call = Self { script, cmd: Cmd::with_capacity(8, 256), lock: lock.clone() };
+        call.cmd.arg("EVALSHA").arg(&script.hash).arg(1).arg(lock.key());
+        call
     }
 
-    fn by_hash(&self) -> Cmd {
-        self.cmd("EVALSHA", &self.script.hash)
+    /// A call on many keys, of which there must be at least one.
+    pub(super) fn on_all<'a>(
+        script: &'static Script,
+        locks: impl ExactSizeIterator<Item = &'a LockName> + Clone,
+    ) -> Option<Self> {
+        let lock = locks.clone().next()?.clone();
+        let mut cmd = redis::cmd("EVALSHA");
+        cmd.arg(&script.hash).arg(locks.len());
+        for lock in locks {
+            cmd.arg(lock.key());
+        }
+        Some(Self { script, cmd, lock })
     }
 
+    pub(super) fn arg(mut self, arg: impl ToRedisArgs) -> Self {
+        self.cmd.arg(arg);
+        self
+    }
+
+    /// The same call with the text of the script in place of its hash.
     fn by_text(&self) -> Cmd {
-        self.cmd("EVAL", self.script.text)
-    }
-
-    fn cmd(&self, name: &str, script: &str) -> Cmd {
-        let mut cmd = redis::cmd(name);
-        cmd.arg(script).arg(self.keys.len());
-        for text in self.keys.iter().chain(&self.args) {
-            cmd.arg(&**text);
+        let mut cmd = redis::cmd("EVAL");
+        cmd.arg(self.script.text);
+        for arg in self.cmd.args_iter().skip(2) {
+            if let Arg::Simple(bytes) = arg {
+                cmd.arg(bytes);
+            }
         }
         cmd
-    }
-
-    fn first_key(&self) -> String {
-        self.keys.first().map(ToString::to_string).unwrap_or_default()
     }
 }

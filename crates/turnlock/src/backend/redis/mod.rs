@@ -125,31 +125,29 @@ impl Backend for Redis {
         lease: Lease,
         limit: Duration,
     ) -> Step<Acquired> {
-        let keys = vec![name.key().into()];
-        let args =
-            vec![owner.as_str().into(), target.to_string().into(), lease.as_millis().to_string().into()];
-        self.step(ScriptCall::new(&scripts::ACQUIRE, keys, args), limit, decode_acquired)
+        let call =
+            ScriptCall::on(&scripts::ACQUIRE, name).arg(owner.as_str()).arg(target).arg(lease.as_millis());
+        self.step(call, limit, decode_acquired)
     }
 
     fn release(&self, name: &LockName, owner: &OwnerId, target: u32, limit: Duration) -> Step<Released> {
-        let keys = vec![name.key().into()];
-        let args = vec![owner.as_str().into(), target.to_string().into(), name.channel().into()];
-        self.step(ScriptCall::new(&scripts::RELEASE, keys, args), limit, decode_released)
+        let call =
+            ScriptCall::on(&scripts::RELEASE, name).arg(owner.as_str()).arg(target).arg(name.channel());
+        self.step(call, limit, decode_released)
     }
 
-    fn renew(&self, lines: Vec<Renewal>, limit: Duration) -> Step<Vec<Option<Renewed>>> {
-        let keys = lines.iter().map(|line| line.name.key().into()).collect();
-        let arg = |line: &Renewal| {
-            let lease = line.lease.map_or(0, Lease::as_millis);
-            [line.owner.as_str().into(), lease.to_string().into()]
+    fn renew(&self, lines: &[Renewal], limit: Duration) -> Step<Vec<Option<Renewed>>> {
+        let Some(mut call) = ScriptCall::on_all(&scripts::RENEW, lines.iter().map(|line| &line.name)) else {
+            return Box::pin(async { Ok(Answer { value: Vec::new(), connection: 0 }) });
         };
-        let args = lines.iter().flat_map(arg).collect();
-        self.step(ScriptCall::new(&scripts::RENEW, keys, args), limit, decode_renewed)
+        for line in lines {
+            call = call.arg(line.owner.as_str()).arg(line.lease.map_or(0, Lease::as_millis));
+        }
+        self.step(call, limit, decode_renewed)
     }
 
     fn force_unlock(&self, name: &LockName, limit: Duration) -> Step<bool> {
-        let call =
-            ScriptCall::new(&scripts::FORCE_UNLOCK, vec![name.key().into()], vec![name.channel().into()]);
+        let call = ScriptCall::on(&scripts::FORCE_UNLOCK, name).arg(name.channel());
         self.step(call, limit, |value| match value {
             Value::Int(was_held) => Ok(was_held == 1),
             other => Err(other),
@@ -157,7 +155,7 @@ impl Backend for Redis {
     }
 
     fn inspect(&self, name: &LockName, limit: Duration) -> Step<Snapshot> {
-        let call = ScriptCall::new(&scripts::INSPECT, vec![name.key().into()], Vec::new());
+        let call = ScriptCall::on(&scripts::INSPECT, name);
         let step = self.step(call, limit, decode_snapshot);
         let key = name.key().to_owned();
         Box::pin(async move {

@@ -1,0 +1,183 @@
+//! The ways in which a hold ends.
+
+use turnlock::{Client, Error, LostReason};
+use turnlock_testkit::{eventually, within};
+
+use crate::rig::{NO_POLL, PROMPT, Rig, ms};
+use crate::{Case, cases};
+
+pub(super) const CASES: &[Case] = cases![
+    unlock_tells_never_held_from_lost,
+    force_unlock_frees_and_wakes_and_tells_the_holder,
+    a_late_release_harms_nobody,
+    a_panic_while_holding_gives_the_lock_back,
+    a_guard_may_be_dropped_without_a_runtime,
+    a_guard_may_outlive_the_runtime,
+    shutdown_drains_and_refuses,
+    shutdown_takes_no_lock_away,
+    the_last_handle_may_go_before_the_release_is_done,
+];
+
+async fn unlock_tells_never_held_from_lost(rig: Rig) {
+    let client = rig.client().await;
+    let (me, you) = (client.owner(), client.owner());
+    let lock = client.lock(&rig.name());
+    me.keep(lock.owned_by(&me).lock().await.expect("free"));
+    let error = you.unlock(&lock).await.expect_err("it never held");
+    assert!(matches!(error, Error::NotHeld { .. }), "{error}");
+    assert!(lock.is_held_by(&me).await.expect("an answer"), "the attempt did no harm");
+    me.unlock(&lock).await.expect("held");
+    assert!(!lock.is_locked().await.expect("an answer"));
+    assert!(matches!(me.unlock(&lock).await, Err(Error::NotHeld { .. })), "given back already");
+
+    me.keep(lock.owned_by(&me).lease(ms(60)).lock().await.expect("free"));
+    eventually("it expires", ms(1_000), async || !lock.is_locked().await.expect("an answer")).await;
+    let error = me.unlock(&lock).await.expect_err("expired");
+    assert!(matches!(error, Error::Lost { .. }), "{error}");
+}
+
+async fn force_unlock_frees_and_wakes_and_tells_the_holder(rig: Rig) {
+    let name = rig.name();
+    let one = rig.client_with(Client::builder().watchdog(ms(900)).poll(NO_POLL)).await;
+    let two = rig.client().await;
+    assert!(!two.lock(&name).force_unlock().await.expect("an answer"), "nobody held it");
+    for forcer in [&two, &one] {
+        let guard = one.lock(&name).lock().await.expect("free");
+        let waiting = two.lock(&name);
+        let task = tokio::spawn(async move { waiting.lock().await.expect("a turn") });
+        eventually("it waits", ms(2_000), async || {
+            two.lock(&name).inspect().await.unwrap().waiting_here == 1
+        })
+        .await;
+        assert!(forcer.lock(&name).force_unlock().await.expect("an answer"));
+        let next = within(PROMPT, "the waiter is woken", task).await.expect("no panic");
+        // The holder's own client knows at once, another's hears of it at the next renewal.
+        let patience = if forcer.id() == one.id() { PROMPT } else { ms(900) };
+        assert_eq!(within(patience, "the holder hears of it", guard.lost()).await, LostReason::Taken);
+        assert!(matches!(guard.unlock().await, Err(Error::Lost { reason: LostReason::Taken, .. })));
+        assert!(next.is_valid(), "the old holder's end did not touch the new one");
+        next.unlock().await.expect("held");
+    }
+}
+
+async fn a_late_release_harms_nobody(rig: Rig) {
+    let name = rig.name();
+    let (one, two) = (rig.client().await, rig.client().await);
+    let old = one.lock(&name).lease(ms(60)).lock().await.expect("free");
+    let new = within(ms(1_000), "the lease ends", two.lock(&name).lock()).await.expect("a turn");
+    drop(old);
+    assert!(matches!(one.lock(&name).try_lock().await, Ok(None)));
+    // The drop's release is done when a later one of the same client is.
+    one.lock("another").lock().await.expect("free").unlock().await.expect("held");
+    assert_eq!(two.lock(&name).inspect().await.expect("an answer").holders[0].owner, *new.owner_id());
+    new.unlock().await.expect("still held");
+}
+
+async fn a_panic_while_holding_gives_the_lock_back(rig: Rig) {
+    let name = rig.name();
+    let (one, two) = (rig.client().await.lock(&name), rig.client().await.lock(&name));
+    let task = tokio::spawn(async move {
+        let _guard = one.lock().await.expect("free");
+        // Not `panic!`, which would print a backtrace as if something had gone wrong.
+        std::panic::resume_unwind(Box::new("on purpose"));
+    });
+    assert!(task.await.expect_err("it panicked").is_panic());
+    let guard = within(PROMPT, "the lock is free", two.lock()).await.expect("a turn");
+    guard.unlock().await.expect("held");
+}
+
+async fn a_guard_may_be_dropped_without_a_runtime(rig: Rig) {
+    let name = rig.name();
+    let (one, two) = (rig.client().await.lock(&name), rig.client().await.lock(&name));
+    let guard = one.lock().await.expect("free");
+    let dropped = std::thread::spawn(move || drop(guard));
+    let next = within(PROMPT, "the lock is free", two.lock()).await.expect("a turn");
+    dropped.join().expect("no panic");
+    next.unlock().await.expect("held");
+}
+
+async fn a_guard_may_outlive_the_runtime(rig: Rig) {
+    let name = rig.name();
+    let (started, rig) = tokio::task::spawn_blocking({
+        let name = name.clone();
+        move || {
+            let runtime =
+                tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+            let (client, guard) = runtime.block_on(async {
+                let client = rig.client_with(Client::builder().watchdog(ms(400))).await;
+                let guard = client.lock(&name).lock().await.expect("free");
+                (client, guard)
+            });
+            runtime.shutdown_timeout(ms(500));
+            let started = std::time::Instant::now();
+            drop(guard);
+            drop(client);
+            (started, rig)
+        }
+    })
+    .await
+    .expect("a drop that does not panic");
+    assert!(started.elapsed() < ms(300), "a drop that does not block");
+    // Nobody was there to release it, so the lease does.
+    let other = rig.client().await;
+    let next = within(ms(1_000), "the lease ends", other.lock(&name).lock()).await.expect("a turn");
+    next.unlock().await.expect("held");
+}
+
+async fn shutdown_drains_and_refuses(rig: Rig) {
+    let name = rig.name();
+    let (one, two) = (rig.client().await, rig.client().await);
+    let guard = one.lock(&name).lock().await.expect("free");
+    let others: Vec<_> = {
+        let mut others = Vec::new();
+        for number in 0..20 {
+            others.push(one.lock(&format!("{name}:{number}")).lock().await.expect("free"));
+        }
+        others
+    };
+    let waiting = one.lock(&name);
+    let waiter = tokio::spawn(async move { waiting.lock().await });
+    eventually("it waits", ms(2_000), async || one.lock(&name).inspect().await.unwrap().waiting_here == 1)
+        .await;
+    drop(others);
+    let closing = tokio::spawn({
+        let one = one.clone();
+        async move { one.shutdown(ms(5_000)).await }
+    });
+    let refused = within(PROMPT, "the waiter is told", waiter).await.expect("no panic");
+    assert!(matches!(refused, Err(Error::ShuttingDown)));
+    assert!(matches!(one.lock("new").lock().await, Err(Error::ShuttingDown)));
+    assert!(!closing.is_finished(), "it waits for the guard");
+    drop(guard);
+    let left = within(PROMPT, "it is drained", closing).await.expect("no panic");
+    assert!(left.is_clean(), "{left:?}");
+    for number in 0..20 {
+        let lock = two.lock(&format!("{name}:{number}"));
+        assert!(
+            lock.try_lock().await.expect("an answer").is_some(),
+            "{number} was released before shutdown ended"
+        );
+    }
+}
+
+async fn shutdown_takes_no_lock_away(rig: Rig) {
+    let client = rig.client_with(Client::builder().watchdog(ms(300))).await;
+    let guard = client.lock(&rig.name()).lock().await.expect("free");
+    let left = client.shutdown(ms(100)).await;
+    assert_eq!((left.held, left.is_clean()), (1, false));
+    assert!(guard.is_valid(), "still the holder's");
+    within(ms(600), "not renewed any more, it ends with its lease", guard.lost()).await;
+}
+
+async fn the_last_handle_may_go_before_the_release_is_done(rig: Rig) {
+    let name = rig.name();
+    let other = rig.client().await;
+    for _ in 0..20 {
+        let client = rig.client().await;
+        let guard = client.lock(&name).lock().await.expect("free");
+        drop(client);
+        drop(guard);
+        let next = within(PROMPT, "the release is done all the same", other.lock(&name).lock()).await;
+        next.expect("a turn").unlock().await.expect("held");
+    }
+}
