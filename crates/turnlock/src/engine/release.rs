@@ -109,6 +109,8 @@ impl Shared {
                     return Ok(());
                 }
                 Ok(Answer { value: Released::NotHeld, .. }) => {
+                    // Only a release to zero leaves no hold behind, so only that one can meet its own success.
+                    let resent = resent && target == 0;
                     return match verdict::not_held(resent, clock::now(), hold.believed_until()) {
                         NotHeld::Released => Ok(()),
                         NotHeld::InDoubt => Err(Error::InDoubt { name: name(), source: None }),

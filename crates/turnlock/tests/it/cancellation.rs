@@ -50,7 +50,7 @@ async fn poll_times(future: &mut LockFuture, polls: usize) -> bool {
 
 /// For every k, and many times over: the future is dropped after its k-th poll, while three others take turns.
 async fn dropped_after_every_poll_nothing_is_left_behind(rig: Rig) {
-    const DROPS: usize = 1_250;
+    const DROPS: usize = 2_500;
     const DEEPEST: usize = 12;
     let name = rig.name();
     let (one, two) = (rig.client().await, rig.client().await);
@@ -88,7 +88,7 @@ async fn dropped_after_every_poll_nothing_is_left_behind(rig: Rig) {
 
 /// The future is dropped when the store has granted the lock and nobody has heard of it yet.
 async fn dropped_right_after_the_grant_the_lock_is_given_back(rig: Rig) {
-    const DROPS: usize = 1_250;
+    const DROPS: usize = 2_500;
     let (one, two) = (rig.client().await, rig.client().await);
     let mut granted = 0;
     for drops in 0..DROPS {

@@ -1,6 +1,112 @@
-use crate::Case;
-pub(crate) const CASES: &[Case] = &[];
+//! Programs that end: this test program, run again as a child, takes a lock and leaves in one of several ways.
+
+use std::process::Stdio;
+use std::time::Instant;
+
+use turnlock::{Client, blocking};
+use turnlock_testkit::{eventually, within};
+
+use crate::rig::{Rig, ms};
+use crate::{Case, cases};
+
+pub(crate) const CASES: &[Case] = cases![
+    a_program_that_unlocks_or_shuts_down_leaves_nothing,
+    a_program_that_just_drops_its_guard_ends_cleanly,
+    a_program_that_is_killed_frees_its_lock_with_the_lease,
+];
+
+const VARIABLE: &str = "TURNLOCK_TEST_CHILD";
+
 pub(crate) fn is_child() -> bool {
-    false
+    std::env::var_os(VARIABLE).is_some()
 }
-pub(crate) fn main() {}
+
+/// What a child does: `<way> <url>`.
+pub(crate) fn main() {
+    let order = std::env::var(VARIABLE).expect("an order");
+    let (way, url) = order.split_once(' ').expect("a way and a URL");
+    if way == "blocking" {
+        let client = blocking::Client::connect(url).expect("a server");
+        let _guard = client.lock("child").lock().expect("free");
+        return;
+    }
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let guard = runtime.block_on(async {
+        let client = Client::builder().watchdog(ms(900)).connect(url).await.expect("a server");
+        let guard = client.lock("child").lock().await.expect("free");
+        match way {
+            "unlock" => {
+                guard.unlock().await.expect("held");
+                None
+            }
+            "shutdown" => {
+                drop(guard);
+                assert!(client.shutdown(ms(5_000)).await.is_clean());
+                None
+            }
+            "hang" => {
+                println!("holding");
+                std::future::pending().await
+            }
+            "drop" => None,
+            "outlive" => Some(guard),
+            other => panic!("unknown way {other}"),
+        }
+    });
+    drop(runtime);
+    // The runtime is gone, and with it everybody who could release.
+    drop(guard);
+}
+
+fn child(rig: &Rig, way: &str) -> tokio::process::Child {
+    tokio::process::Command::new(std::env::current_exe().expect("this program"))
+        .env(VARIABLE, format!("{way} {}", rig.server().url()))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .expect("a child")
+}
+
+async fn run(rig: &Rig, way: &str) {
+    let mut child = child(rig, way);
+    let status = within(ms(10_000), "the child ends", child.wait()).await.expect("a status");
+    assert!(status.success(), "{way}: {status}");
+}
+
+async fn a_program_that_unlocks_or_shuts_down_leaves_nothing(rig: Rig) {
+    let lock = rig.client().await.lock("child");
+    for way in ["unlock", "shutdown"] {
+        run(&rig, way).await;
+        assert!(!lock.is_locked().await.expect("an answer"), "{way}");
+    }
+}
+
+async fn a_program_that_just_drops_its_guard_ends_cleanly(rig: Rig) {
+    let lock = rig.client().await.lock("child");
+    for way in ["drop", "outlive", "blocking"] {
+        let start = Instant::now();
+        run(&rig, way).await;
+        assert!(start.elapsed() < ms(5_000), "{way} took {:?}", start.elapsed());
+        // Perhaps it was released on the way out; with the lease it is free in any case.
+        if way == "blocking" {
+            lock.force_unlock().await.expect("an answer");
+        }
+        eventually("the lease ends", ms(1_500), async || !lock.is_locked().await.expect("an answer")).await;
+    }
+}
+
+async fn a_program_that_is_killed_frees_its_lock_with_the_lease(rig: Rig) {
+    let lock = rig.client().await.lock("child");
+    let mut child = child(&rig, "hang");
+    let mut line = [0; 7];
+    let mut out = child.stdout.take().expect("piped");
+    within(ms(10_000), "it holds", tokio::io::AsyncReadExt::read_exact(&mut out, &mut line))
+        .await
+        .expect("a line");
+    assert_eq!(&line, b"holding");
+    assert!(lock.try_lock().await.expect("an answer").is_none());
+    child.kill().await.expect("killed");
+    let guard = within(ms(1_500), "the lease ends", lock.lock()).await.expect("a turn");
+    guard.unlock().await.expect("held");
+}

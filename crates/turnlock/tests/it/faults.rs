@@ -1,2 +1,287 @@
-use crate::Case;
-pub(crate) const CASES: &[Case] = &[];
+//! A server that misbehaves.
+
+use std::time::{Duration, Instant};
+
+use redis::AsyncCommands;
+use turnlock::{Client, Error, LostReason};
+use turnlock_testkit::{RedisServer, eventually, within};
+
+use crate::rig::{NO_POLL, Rig, ms};
+use crate::{Case, cases};
+
+pub(crate) const CASES: &[Case] = cases![
+    a_restart_is_told_to_holders_and_survived_by_waiters,
+    forgotten_scripts_are_sent_again,
+    at_maxmemory_releases_and_renewals_still_work,
+    a_key_of_another_type_is_left_alone,
+    a_lock_without_an_expiry_is_polled_and_not_overwritten,
+    a_busy_server_is_waited_for,
+    a_paused_server_leaves_no_lock_behind,
+    who_may_not_publish_still_releases,
+    who_may_not_set_an_expiry_leaves_no_lock_behind,
+    a_server_that_is_not_there_is_an_error_in_time,
+    a_password_is_never_shown,
+];
+
+async fn a_restart_is_told_to_holders_and_survived_by_waiters(mut rig: Rig) {
+    let client = rig.client().await;
+    let other = rig.client().await;
+    let (renewed, fixed) = (client.lock("renewed"), client.lock("fixed").lease(ms(60_000)));
+    let guards = [renewed.lock().await.expect("free"), fixed.lock().await.expect("free")];
+    let waiting = other.lock("renewed");
+    let waiter = tokio::spawn(async move { waiting.lock().await });
+    eventually("it waits", ms(2_000), async || {
+        other.lock("renewed").inspect().await.unwrap().waiting_here == 1
+    })
+    .await;
+    rig.server_mut().restart().await;
+    for guard in &guards {
+        let reason = within(ms(3_000), "a new connection confirms what is held", guard.lost()).await;
+        assert_eq!(reason, LostReason::Taken, "{}", guard.name());
+    }
+    let next = within(ms(3_000), "the waiter goes on", waiter).await.expect("no panic").expect("a turn");
+    assert!(next.is_valid());
+    next.unlock().await.expect("held");
+    client.lock("renewed").lock().await.expect("the same client goes on").unlock().await.expect("held");
+}
+
+async fn forgotten_scripts_are_sent_again(rig: Rig) {
+    let mut plain = rig.plain().await;
+    let client = rig.client_with(Client::builder().watchdog(ms(300)).poll(NO_POLL)).await;
+    let mut flush = async || {
+        let _: () = redis::cmd("SCRIPT").arg("FLUSH").query_async(&mut plain).await.unwrap();
+    };
+    flush().await;
+    let guard = client.lock("a").lock().await.expect("free");
+    let end = guard.valid_until();
+    flush().await;
+    eventually("it is renewed all the same", ms(2_000), async || guard.valid_until() > end + ms(200)).await;
+    flush().await;
+    assert!(client.lock("a").is_locked().await.expect("an answer"));
+    flush().await;
+    guard.unlock().await.expect("held");
+    assert!(!client.lock("a").is_locked().await.expect("an answer"));
+    flush().await;
+    assert!(!client.lock("a").force_unlock().await.expect("an answer"));
+}
+
+async fn at_maxmemory_releases_and_renewals_still_work(rig: Rig) {
+    let mut plain = rig.plain().await;
+    let client = rig.client_with(Client::builder().watchdog(ms(300)).poll(NO_POLL).retry_for(ms(200))).await;
+    let guard = client.lock("held").lock().await.expect("free");
+    let inner = guard.reenter().await.expect("held");
+    let mut limit = async |bytes: u64| {
+        let _: () = redis::cmd("CONFIG")
+            .arg("SET")
+            .arg("maxmemory")
+            .arg(bytes)
+            .query_async(&mut plain)
+            .await
+            .unwrap();
+    };
+    limit(1).await;
+    let error = client.lock("new").lock().await.expect_err("no room");
+    assert!(matches!(&error, Error::Unavailable { .. }) && error.to_string().contains("OOM"), "{error}");
+    let end = guard.valid_until();
+    eventually("it is renewed", ms(2_000), async || guard.valid_until() > end + ms(200)).await;
+    inner.unlock().await.expect("the count is ours, whatever the server can write down");
+    assert!(client.lock("held").is_locked().await.expect("an answer"));
+    guard.unlock().await.expect("released");
+    assert!(!client.lock("held").is_locked().await.expect("an answer"));
+    limit(0).await;
+    client.lock("new").lock().await.expect("room again").unlock().await.expect("held");
+}
+
+async fn a_key_of_another_type_is_left_alone(rig: Rig) {
+    let mut plain = rig.plain().await;
+    let client = rig.client().await;
+    let _: () = plain.set("text", "precious").await.unwrap();
+    let _: () = plain.rpush("list", "precious").await.unwrap();
+    let _: () = plain.hset("hash", "field", "precious").await.unwrap();
+    for (key, found) in [("text", "string"), ("list", "list")] {
+        let lock = client.lock(key);
+        for outcome in [
+            lock.lock().await.map(drop),
+            lock.try_lock().await.map(drop),
+            lock.force_unlock().await.map(drop),
+            lock.inspect().await.map(drop),
+        ] {
+            let error = outcome.expect_err("no lock");
+            let named =
+                matches!(&error, Error::Corrupt { key: k, found: f } if k == key && f.contains(found));
+            assert!(named, "{error}");
+        }
+    }
+    // A hash of somebody else looks like a lock that is held; it is not taken, and looking at it says what it is.
+    assert!(client.lock("hash").try_lock().await.expect("an answer").is_none());
+    assert!(matches!(client.lock("hash").inspect().await, Err(Error::Corrupt { .. })));
+    // A hold whose count was overwritten.
+    let guard = client.lock("mine").lock().await.expect("free");
+    let _: () = plain.hset("mine", guard.owner_id().as_str(), "many").await.unwrap();
+    assert!(matches!(guard.reenter().await, Err(Error::Corrupt { .. })));
+    assert_eq!(plain.hget::<_, _, String>("mine", guard.owner_id().as_str()).await.unwrap(), "many");
+    assert_eq!(plain.get::<_, String>("text").await.unwrap(), "precious");
+    assert_eq!(plain.lrange::<_, Vec<String>>("list", 0, -1).await.unwrap(), ["precious"]);
+    assert_eq!(plain.hget::<_, _, String>("hash", "field").await.unwrap(), "precious");
+}
+
+async fn a_lock_without_an_expiry_is_polled_and_not_overwritten(rig: Rig) {
+    let mut plain = rig.plain().await;
+    let lock = rig.client_with(Client::builder()).await.lock("endless");
+    let _: () = plain.hset("endless", "stranger:1", 1).await.unwrap();
+    let seen = lock.inspect().await.expect("an answer");
+    assert!(seen.is_locked() && seen.ttl.is_none());
+    assert!(lock.try_lock_for(ms(50)).await.expect("an answer").is_none());
+    let waiting = lock.clone();
+    let task = tokio::spawn(async move { waiting.lock().await.expect("a turn") });
+    eventually("it waits", ms(2_000), async || lock.inspect().await.unwrap().waiting_here == 1).await;
+    // Gone without a message.
+    let _: () = plain.del("endless").await.unwrap();
+    within(ms(1_500), "it looks by itself", task).await.expect("no panic").unlock().await.expect("held");
+}
+
+async fn a_busy_server_is_waited_for(_: Rig) {
+    let server = RedisServer::start_with(&["--busy-reply-threshold", "50"]).await;
+    let client = Client::builder().poll(NO_POLL).connect(&server.url()).await.expect("a server");
+    let mut stuck = server.client().await;
+    let endless = tokio::spawn(async move {
+        let script = "while true do end";
+        redis::cmd("EVAL").arg(script).arg(0).query_async::<()>(&mut stuck).await
+    });
+    eventually("the server is busy", ms(5_000), async || {
+        let error = client.lock("x").try_lock().await.err().map(|error| error.to_string());
+        error.is_some_and(|error| error.contains("BUSY"))
+    })
+    .await;
+    let lock = client.lock("x");
+    let waiter = tokio::spawn(async move { lock.lock().await.expect("a turn") });
+    let mut killer = server.client().await;
+    tokio::time::sleep(ms(100)).await;
+    assert!(!waiter.is_finished());
+    let _: () = redis::cmd("SCRIPT").arg("KILL").query_async(&mut killer).await.expect("killed");
+    let guard = within(ms(2_000), "it goes on", waiter).await.expect("no panic");
+    assert!(endless.await.expect("no panic").is_err());
+    guard.unlock().await.expect("held");
+}
+
+/// Requests that a frozen server finds in its buffers when it wakes are done late: by then their callers are gone.
+async fn a_paused_server_leaves_no_lock_behind(rig: Rig) {
+    let builder = || {
+        Client::builder().response_timeout(ms(100)).retry_for(ms(300)).connect_timeout(ms(300)).poll(NO_POLL)
+    };
+    let client = rig.client_with(builder()).await;
+    let mut plain = rig.plain().await;
+    rig.server().pause();
+    let mut tasks = Vec::new();
+    for number in 0..20 {
+        let lock = client.lock(&format!("paused:{number}"));
+        tasks.push(tokio::spawn(async move { lock.try_lock_for(ms(300)).await }));
+    }
+    for task in tasks {
+        let outcome = task.await.expect("no panic");
+        assert!(matches!(outcome, Err(Error::Unavailable { .. })), "{outcome:?}");
+    }
+    rig.server().resume();
+    eventually("every key is free within a second", ms(1_000), async || {
+        let keys: Vec<String> = plain.clone().keys("*").await.unwrap();
+        keys.is_empty()
+    })
+    .await;
+    // Again a little later: nothing came back.
+    tokio::time::sleep(ms(300)).await;
+    assert_eq!(plain.keys::<_, Vec<String>>("*").await.unwrap(), Vec::<String>::new());
+    client.lock("paused:1").lock().await.expect("as ever").unlock().await.expect("held");
+}
+
+async fn user(rig: &Rig, rules: &[&str]) -> String {
+    let mut plain = rig.plain().await;
+    let mut cmd = redis::cmd("ACL");
+    cmd.arg("SETUSER").arg("worker").arg("reset").arg("on").arg(">pass").arg(rules);
+    let _: () = cmd.query_async(&mut plain).await.expect("a user");
+    format!("redis://worker:pass@127.0.0.1:{}", rig.server().port())
+}
+
+async fn who_may_not_publish_still_releases(rig: Rig) {
+    let url = user(&rig, &["~*", "+@all", "resetchannels"]).await;
+    let client = Client::connect(&url).await.expect("a server");
+    let guard = client.lock("quiet").lock().await.expect("free");
+    let other = rig.client_with(Client::builder()).await;
+    let waiting = client.lock("quiet");
+    let waiter = tokio::spawn(async move { waiting.lock().await.expect("a turn") });
+    eventually("it waits", ms(2_000), async || {
+        client.lock("quiet").inspect().await.unwrap().waiting_here == 1
+    })
+    .await;
+    guard.unlock().await.expect("the release itself is allowed");
+    let guard = within(ms(1_500), "nobody was told, but all look", waiter).await.expect("no panic");
+    guard.unlock().await.expect("held");
+    assert!(!other.lock("quiet").is_locked().await.expect("an answer"));
+}
+
+async fn who_may_not_set_an_expiry_leaves_no_lock_behind(rig: Rig) {
+    let url = user(&rig, &["~*", "+@all", "-pexpire", "allchannels"]).await;
+    let client = Client::connect(&url).await.expect("a server");
+    let error = client.lock("forever").lock().await.expect_err("not allowed");
+    assert!(matches!(error, Error::Denied { .. }), "{error}");
+    assert!(!rig.client().await.lock("forever").is_locked().await.expect("an answer"));
+}
+
+async fn a_server_that_is_not_there_is_an_error_in_time(mut rig: Rig) {
+    let url = rig.server().url();
+    let client = rig.client_with(Client::builder().retry_for(ms(300))).await;
+    let lock = client.lock("x");
+    let guard = lock.lock().await.expect("free");
+    rig.server_mut().stop().await;
+    let start = Instant::now();
+    let error = Client::builder().connect_timeout(ms(500)).connect(&url).await.expect_err("nobody is there");
+    assert!(matches!(&error, Error::Unavailable { .. }), "{error}");
+    assert!(error.to_string().contains("127.0.0.1"), "{error}");
+    for outcome in [
+        client.lock("y").try_lock().await.map(drop),
+        client.lock("y").lock().await.map(drop),
+        client.lock("y").is_locked().await.map(drop),
+    ] {
+        let error = outcome.expect_err("nobody is there");
+        assert!(matches!(&error, Error::Unavailable { .. }) && error.to_string().contains('y'), "{error}");
+    }
+    let error = guard.unlock().await.expect_err("nobody is there");
+    assert!(matches!(&error, Error::InDoubt { .. }), "{error}");
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    rig.server_mut().restart().await;
+    lock.lock().await.expect("back again").unlock().await.expect("held");
+}
+
+async fn a_password_is_never_shown(rig: Rig) {
+    let canary = "c4n4ry-pa55";
+    let port = rig.server().port();
+    let url = format!("redis://:{canary}@127.0.0.1:{port}");
+    // The server has no password, so a wrong one is refused.
+    let wrong = Client::connect(&url).await.expect_err("a wrong password");
+    assert!(matches!(wrong, Error::Denied { .. }), "{wrong}");
+    let mut plain = rig.plain().await;
+    let _: () =
+        redis::cmd("CONFIG").arg("SET").arg("requirepass").arg(canary).query_async(&mut plain).await.unwrap();
+    let client = Client::connect(&url).await.expect("the right password");
+    let lock = client.lock("x");
+    let guard = lock.lock().await.expect("free");
+    let bad_url =
+        Client::connect(&format!("redis://:{canary}@127.0.0.1:{port}/nodb")).await.expect_err("no database");
+    let no_server = Client::connect(&format!("redis://:{canary}@127.0.0.1:1")).await.expect_err("no server");
+    let missing = Client::connect(&rig.server().url()).await.expect_err("no password");
+    assert!(matches!(missing, Error::Denied { .. }), "{missing}");
+    let builder = Client::builder();
+    for text in [
+        format!("{wrong} {wrong:?}"),
+        format!("{bad_url} {bad_url:?}"),
+        format!("{no_server} {no_server:?}"),
+        format!("{missing} {missing:?}"),
+        format!("{client:?} {lock:?} {guard:?} {builder:?}"),
+    ] {
+        assert!(!text.contains(canary), "{text}");
+        assert!(!text.is_empty());
+    }
+    guard.unlock().await.expect("held");
+    let _: () =
+        redis::cmd("CONFIG").arg("SET").arg("requirepass").arg("").query_async(&mut plain).await.unwrap();
+    assert!(!rig.client().await.lock("x").is_locked().await.expect("an answer"));
+}

@@ -1,2 +1,261 @@
-use crate::Case;
-pub(crate) const CASES: &[Case] = &[];
+//! A network that misbehaves, by way of a proxy.
+
+use std::time::Instant;
+
+use redis::AsyncCommands;
+use turnlock::{Client, Error, LostReason};
+use turnlock_testkit::{FaultProxy, eventually, within};
+
+use crate::rig::{NO_POLL, PROMPT, Rig, ms};
+use crate::{Case, cases};
+
+pub(crate) const CASES: &[Case] = cases![
+    a_lost_answer_to_an_acquire_counts_once,
+    a_lost_answer_to_a_reentry_counts_once,
+    a_lost_answer_to_a_release_is_a_release,
+    a_request_that_arrives_after_its_client_gave_up_is_swept,
+    a_resent_acquire_whose_first_send_arrives_late_is_swept,
+    a_killed_message_connection_costs_a_second,
+    a_message_connection_that_comes_back_wakes_everybody,
+    a_half_open_connection_is_told_before_the_server_lets_go,
+    a_short_outage_is_unknown_and_not_lost,
+    a_broken_connection_is_replaced,
+    a_guard_dropped_during_an_outage_is_released_after_it,
+    a_slow_line_works,
+];
+
+async fn proxied(rig: &Rig, builder: turnlock::Builder) -> (FaultProxy, Client) {
+    let proxy = FaultProxy::start(rig.server().port()).await;
+    let client = builder.connect(&proxy.url()).await.expect("a server behind the proxy");
+    (proxy, client)
+}
+
+async fn count(rig: &Rig, key: &str) -> Vec<u64> {
+    rig.plain().await.hvals(key).await.expect("an answer")
+}
+
+async fn a_lost_answer_to_an_acquire_counts_once(rig: Rig) {
+    let (proxy, client) = proxied(&rig, Client::builder().poll(NO_POLL)).await;
+    for round in 0..10 {
+        let name = format!("lost-acquire-{round}");
+        proxy.swallow_replies_to(name.as_bytes());
+        let guard = client.lock(&name).lock().await.expect("asked again");
+        proxy.fired().await;
+        assert_eq!(count(&rig, &name).await, [1]);
+        assert!(guard.is_valid());
+        guard.unlock().await.expect("held");
+        assert_eq!(count(&rig, &name).await, Vec::<u64>::new());
+    }
+}
+
+async fn a_lost_answer_to_a_reentry_counts_once(rig: Rig) {
+    let (proxy, client) = proxied(&rig, Client::builder().poll(NO_POLL)).await;
+    let guard = client.lock("deep").lock().await.expect("free");
+    proxy.swallow_replies_to(b"deep");
+    let inner = guard.reenter().await.expect("asked again");
+    proxy.fired().await;
+    assert_eq!(count(&rig, "deep").await, [2]);
+    proxy.swallow_replies_to(b"deep");
+    inner.unlock().await.expect("lowered");
+    proxy.fired().await;
+    assert_eq!(count(&rig, "deep").await, [1]);
+    guard.unlock().await.expect("held");
+    assert_eq!(count(&rig, "deep").await, Vec::<u64>::new());
+}
+
+async fn a_lost_answer_to_a_release_is_a_release(rig: Rig) {
+    let (proxy, client) = proxied(&rig, Client::builder().poll(NO_POLL)).await;
+    for round in 0..10 {
+        let name = format!("lost-release-{round}");
+        let guard = client.lock(&name).lock().await.expect("free");
+        proxy.swallow_replies_to(name.as_bytes());
+        guard.unlock().await.expect("the second send finds the first one's work");
+        proxy.fired().await;
+        assert_eq!(count(&rig, &name).await, Vec::<u64>::new());
+    }
+}
+
+async fn a_request_that_arrives_after_its_client_gave_up_is_swept(rig: Rig) {
+    let builder = Client::builder().poll(NO_POLL).response_timeout(ms(100)).retry_for(ms(200));
+    let (proxy, client) = proxied(&rig, builder).await;
+    let mut plain = rig.plain().await;
+    for round in 0..5 {
+        let name = format!("late-{round}");
+        proxy.hold_request(name.as_bytes());
+        let lock = client.lock(&name);
+        // Cancelled while the request is held on the way.
+        let outcome = tokio::time::timeout(ms(60), lock.lock()).await;
+        assert!(outcome.is_err(), "{outcome:?}");
+        proxy.fired().await;
+        // Time for the first undo, which finds nothing yet.
+        tokio::time::sleep(ms(200)).await;
+        assert!(!plain.exists::<_, bool>(&name).await.unwrap());
+        let before = rig.server().calls().await;
+        proxy.release_held().await;
+        eventually("the late request was done", ms(2_000), async || {
+            rig.server().calls().await.since(&before).of("hset") >= 1
+        })
+        .await;
+        eventually("and undone", ms(1_000), async || {
+            !rig.plain().await.exists::<_, bool>(&name).await.unwrap()
+        })
+        .await;
+        let guard = within(PROMPT, "the lock is free", client.lock(&name).lock()).await.expect("a turn");
+        guard.unlock().await.expect("held");
+    }
+}
+
+async fn a_resent_acquire_whose_first_send_arrives_late_is_swept(rig: Rig) {
+    let (proxy, client) = proxied(&rig, Client::builder().poll(NO_POLL).response_timeout(ms(100))).await;
+    proxy.hold_request(b"twice");
+    let guard = client.lock("twice").lock().await.expect("asked again on a new connection");
+    proxy.fired().await;
+    let owner = guard.owner_id().clone();
+    guard.unlock().await.expect("held");
+    let before = rig.server().calls().await;
+    proxy.release_held().await;
+    eventually("the first send was done", ms(2_000), async || {
+        rig.server().calls().await.since(&before).of("hset") >= 1
+    })
+    .await;
+    eventually("and undone", ms(1_000), async || {
+        !rig.plain().await.hexists::<_, _, bool>("twice", owner.as_str()).await.unwrap()
+    })
+    .await;
+}
+
+async fn kill_message_connections(rig: &Rig) {
+    let mut plain = rig.plain().await;
+    let mut cmd = redis::cmd("CLIENT");
+    let killed: u64 =
+        cmd.arg("KILL").arg("TYPE").arg("pubsub").query_async(&mut plain).await.expect("killed");
+    assert!(killed >= 1, "nobody listened");
+}
+
+async fn listens(rig: &Rig, name: &str) -> bool {
+    let mut cmd = redis::cmd("PUBSUB");
+    cmd.arg("NUMSUB").arg(format!("redisson_lock__channel:{{{name}}}"));
+    let (_, count): (String, u64) = cmd.query_async(&mut rig.plain().await).await.expect("an answer");
+    count > 0
+}
+
+async fn a_killed_message_connection_costs_a_second(rig: Rig) {
+    // The usual poll, and the connection cannot come back: the proxy lets nobody in.
+    let (proxy, client) = proxied(&rig, Client::builder()).await;
+    let holder = rig.client().await.lock("quiet").lock().await.expect("free");
+    let waiting = client.lock("quiet");
+    let task = tokio::spawn(async move { waiting.lock().await.expect("a turn") });
+    eventually("it listens", ms(2_000), async || listens(&rig, "quiet").await).await;
+    proxy.refuse(true);
+    kill_message_connections(&rig).await;
+    let start = Instant::now();
+    holder.unlock().await.expect("held");
+    let guard = within(ms(1_200), "it looks by itself", task).await.expect("no panic");
+    assert!(start.elapsed() < ms(1_200));
+    guard.unlock().await.expect("held");
+}
+
+async fn a_message_connection_that_comes_back_wakes_everybody(rig: Rig) {
+    let (_proxy, client) = proxied(&rig, Client::builder().poll(NO_POLL)).await;
+    for round in 0..5 {
+        let name = format!("woken-{round}");
+        let holder = rig.client().await.lock(&name).lock().await.expect("free");
+        let waiting = client.lock(&name);
+        let task = tokio::spawn(async move { waiting.lock().await.expect("a turn") });
+        eventually("it listens", ms(2_000), async || listens(&rig, &name).await).await;
+        kill_message_connections(&rig).await;
+        // Its message, if any, is lost: nobody listens now, or nobody listens yet.
+        holder.unlock().await.expect("held");
+        let guard = within(ms(1_000), "the new subscription makes it look", task).await.expect("no panic");
+        guard.unlock().await.expect("held");
+    }
+}
+
+async fn a_half_open_connection_is_told_before_the_server_lets_go(rig: Rig) {
+    let (proxy, client) = proxied(&rig, Client::builder().watchdog(ms(1_200)).poll(NO_POLL)).await;
+    let renewed = client.lock("renewed").lock().await.expect("free");
+    let fixed = client.lock("fixed").lease(ms(900)).lock().await.expect("free");
+    proxy.black_hole();
+    let mut plain = rig.plain().await;
+    for guard in [&fixed, &renewed] {
+        let reason = within(ms(2_000), "the holder is told", guard.lost()).await;
+        let left: i64 = plain.pttl(guard.name()).await.expect("an answer");
+        assert_eq!(reason, LostReason::Expired);
+        assert!(!guard.is_valid());
+        assert!(left > 0, "the server had let go of {} before its holder was told", guard.name());
+    }
+    // The server hands the locks on, and nobody is surprised.
+    let other = rig.client().await;
+    for name in ["renewed", "fixed"] {
+        within(ms(1_000), "the lease ends", other.lock(name).lock())
+            .await
+            .expect("a turn")
+            .unlock()
+            .await
+            .expect("held");
+    }
+}
+
+async fn a_short_outage_is_unknown_and_not_lost(rig: Rig) {
+    let (proxy, client) =
+        proxied(&rig, Client::builder().watchdog(ms(2_000)).response_timeout(ms(100))).await;
+    let guard = client.lock("kept").lock().await.expect("free");
+    let before = guard.valid_until();
+    proxy.black_hole();
+    // Past the moment at which the first renewal is due, so that it fails.
+    tokio::time::sleep(ms(900)).await;
+    assert!(guard.is_valid(), "a failed renewal is not the end");
+    proxy.pass();
+    eventually("it is renewed", ms(1_000), async || guard.valid_until() > before + ms(500)).await;
+    assert!(guard.is_valid());
+    guard.unlock().await.expect("held");
+}
+
+async fn a_broken_connection_is_replaced(rig: Rig) {
+    let (proxy, client) = proxied(&rig, Client::builder().poll(NO_POLL)).await;
+    for round in 0..10 {
+        let guard = client.lock("again").lock().await.expect("free");
+        proxy.reset_all();
+        if round % 2 == 0 {
+            assert!(client.lock("other").try_lock().await.expect("one failure is borne").is_some());
+        }
+        guard.unlock().await.expect("held");
+    }
+    assert_eq!(count(&rig, "again").await, Vec::<u64>::new());
+}
+
+async fn a_guard_dropped_during_an_outage_is_released_after_it(rig: Rig) {
+    let (proxy, client) = proxied(&rig, Client::builder().poll(NO_POLL).response_timeout(ms(100))).await;
+    let guard = client.lock("dropped").lock().await.expect("free");
+    let unlocked = client.lock("unlocked").lock().await.expect("free");
+    proxy.black_hole();
+    drop(guard);
+    let unlocking = tokio::spawn(unlocked.unlock());
+    tokio::time::sleep(ms(300)).await;
+    assert!(!unlocking.is_finished());
+    assert_eq!(count(&rig, "dropped").await, [1]);
+    proxy.pass();
+    within(ms(2_000), "it is confirmed", unlocking).await.expect("no panic").expect("held until then");
+    eventually("and the other too", ms(2_000), async || count(&rig, "dropped").await.is_empty()).await;
+}
+
+async fn a_slow_line_works(rig: Rig) {
+    let (proxy, client) = proxied(&rig, Client::builder().poll(NO_POLL)).await;
+    proxy.delay(ms(40));
+    let guard = client.lock("slow").lock().await.expect("free");
+    let waiting = client.lock("slow");
+    let task = tokio::spawn(async move { waiting.lock().await.expect("a turn") });
+    let other = rig.client().await;
+    assert!(other.lock("slow").try_lock().await.expect("an answer").is_none());
+    guard.unlock().await.expect("held");
+    let guard = within(ms(1_000), "the next", task).await.expect("no panic");
+    // Counted from before the request was sent: the delay is not believed in.
+    assert!(guard.valid_until() < Instant::now() + ms(29_700 - 40));
+    guard.unlock().await.expect("held");
+    let error = client.lock("slow").lease(ms(40)).lock().await;
+    match error {
+        // A lease shorter than the line is slow ends before it can be of use, or cannot be confirmed in time.
+        Ok(guard) => assert!(!guard.is_valid()),
+        Err(error) => assert!(matches!(error, Error::Unavailable { .. }), "{error}"),
+    }
+}

@@ -94,10 +94,6 @@ impl Rig {
         }
     }
 
-    pub(crate) fn is_redis(&self) -> bool {
-        matches!(self.store, Running::Redis(_))
-    }
-
     pub(crate) fn server(&self) -> &RedisServer {
         match &self.store {
             Running::Redis(server) => server,

@@ -54,4 +54,11 @@ fn is_denial(error: &RedisError) -> bool {
             | ErrorKind::InvalidClientConfig
             | ErrorKind::Server(ServerErrorKind::NoPerm)
     ) || matches!(error.code(), Some("NOAUTH" | "WRONGPASS" | "NOPERM"))
+        // What a command inside a script is refused with.
+        || error.detail().is_some_and(|text| text.contains("The user executing the script can't"))
+}
+
+/// Whether the server wants a password first.
+pub(super) fn is_unauthenticated(error: &RedisError) -> bool {
+    error.code() == Some("NOAUTH")
 }

@@ -3,6 +3,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use redis::aio::MultiplexedConnection;
 use redis::{Arg, AsyncConnectionConfig, Cmd, RedisError, ToRedisArgs, Value};
 use turnlock_core::LockName;
@@ -143,16 +144,22 @@ impl Link {
     async fn dial(&self) -> Result<MultiplexedConnection, RedisError> {
         // The limits are ours: on a step, and on the whole of connecting.
         let config = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
-        let mut connection = self.client.get_multiplexed_async_connection_with_config(&config).await?;
-        let mut load = redis::pipe();
-        for script in scripts::all() {
-            load.cmd("SCRIPT").arg("LOAD").arg(script.text).ignore();
+        let connection = self.client.get_multiplexed_async_connection_with_config(&config).await?;
+        let load = |script: &Script| {
+            let mut cmd = redis::cmd("SCRIPT");
+            cmd.arg("LOAD").arg(script.text);
+            let mut connection = connection.clone();
+            async move { cmd.query_async::<()>(&mut connection).await }
+        };
+        for outcome in join_all(scripts::all().map(load)).await {
+            // A user who may not load scripts can still run them by their text.
+            if let Err(error) = outcome
+                && (failure::breaks_connection(&error) || failure::is_unauthenticated(&error))
+            {
+                return Err(error);
+            }
         }
-        // A user who may not load scripts can still run them by their text.
-        match load.query_async::<()>(&mut connection).await {
-            Err(error) if failure::breaks_connection(&error) => Err(error),
-            _ => Ok(connection),
-        }
+        Ok(connection)
     }
 
     fn current(&self) -> Option<Arc<Wire>> {
