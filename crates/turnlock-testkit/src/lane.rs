@@ -78,6 +78,11 @@ impl Lane {
         }
     }
 
+    /// Whether everything before a mark is written.
+    pub(crate) fn is_at_mark(&self) -> bool {
+        matches!(self.0.front(), Some((_, Load::Mark)))
+    }
+
     /// Delivers the foremost load, or as much of it as the receiver takes without waiting.
     pub(crate) fn advance(&mut self, receiver: &TcpStream) -> Step {
         let step = match self.0.front_mut() {
