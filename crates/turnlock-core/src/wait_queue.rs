@@ -1,6 +1,6 @@
 //! The queue of one process's waiters on one lock: first come, first served.
 
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 
 /// A place in a [`WaitQueue`]. Smaller came earlier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -9,13 +9,14 @@ pub struct Ticket(u64);
 /// Waiters in the order of their arrival. Only the head asks the server.
 #[derive(Debug)]
 pub struct WaitQueue<T> {
-    waiters: BTreeMap<Ticket, T>,
+    /// Sorted by ticket, since tickets only rise.
+    waiters: VecDeque<(Ticket, T)>,
     next: u64,
 }
 
 impl<T> Default for WaitQueue<T> {
     fn default() -> Self {
-        Self { waiters: BTreeMap::new(), next: 0 }
+        Self { waiters: VecDeque::new(), next: 0 }
     }
 }
 
@@ -24,30 +25,30 @@ impl<T> WaitQueue<T> {
     pub fn enter(&mut self, waiter: T) -> Ticket {
         let ticket = Ticket(self.next);
         self.next += 1;
-        self.waiters.insert(ticket, waiter);
+        self.waiters.push_back((ticket, waiter));
         ticket
     }
 
     /// Leaves from any place, and answers with the head when that changed, since it has to be told.
     pub fn leave(&mut self, ticket: Ticket) -> Option<&T> {
-        let was_head = self.is_head(ticket);
-        self.waiters.remove(&ticket);
-        if was_head { self.head() } else { None }
+        let place = self.waiters.binary_search_by_key(&ticket, |(ticket, _)| *ticket).ok()?;
+        self.waiters.remove(place);
+        if place == 0 { self.head() } else { None }
     }
 
     /// Whether this waiter is the one that asks the server.
     pub fn is_head(&self, ticket: Ticket) -> bool {
-        self.waiters.first_key_value().is_some_and(|(first, _)| *first == ticket)
+        self.waiters.front().is_some_and(|(first, _)| *first == ticket)
     }
 
     /// The waiter that came first.
     pub fn head(&self) -> Option<&T> {
-        self.waiters.first_key_value().map(|(_, waiter)| waiter)
+        self.waiters.front().map(|(_, waiter)| waiter)
     }
 
     /// All waiters, the head first.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
-        self.waiters.values()
+        self.waiters.iter().map(|(_, waiter)| waiter)
     }
 
     /// How many wait.

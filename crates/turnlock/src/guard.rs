@@ -80,9 +80,8 @@ impl Guard {
     /// Cancelling: safe. The release goes on in the background.
     pub async fn unlock(mut self) -> Result<(), Error> {
         self.given_back = true;
-        let shared = Arc::clone(&self.engine.shared);
-        let work = shared.give_back(Arc::clone(&self.hold), self.term);
-        self.engine.shared.on_runtime(work).await
+        let shared = &self.engine.shared;
+        shared.on_runtime(shared.give_back(Arc::clone(&self.hold), self.term)).await
     }
 
     /// Waits until the lock is lost, and says how. Not ready as long as it is held.

@@ -216,14 +216,13 @@ impl Attempt {
 
     /// Asks the store once. Gives itself back, with a guard, the rest of another's lease, or a failure.
     async fn send(mut self) -> (Self, Result<Result<Guard, Option<Duration>>, Failure>) {
-        let shared = Arc::clone(&self.engine.shared);
         let lease = self.term.lease();
         let sent = clock::now();
-        match shared.backend.acquire(&self.name, &self.owner, 1, lease, self.limit).await {
+        match self.engine.shared.backend.acquire(&self.name, &self.owner, 1, lease, self.limit).await {
             Ok(Answer { value: Acquired::Granted, .. }) => {
                 let (name, owner) = (self.name.clone(), self.owner.clone());
                 let hold = Arc::new(Hold::granted(name, owner, self.term, sent, self.doubt.take()));
-                shared.watchdog.watch(&hold);
+                self.engine.shared.watchdog.watch(&hold);
                 self.seat.trade_for(&hold);
                 let guard = Guard::new(Arc::clone(&self.engine), hold, self.term);
                 (self, Ok(Ok(guard)))

@@ -37,18 +37,13 @@ impl Errands {
 
     /// Hands work over.
     pub(crate) fn adopt(&self, work: impl Future<Output = ()> + Send + 'static) {
-        let entry = self.open();
+        self.ledger.open.fetch_add(1, Ordering::AcqRel);
+        let entry = Entry(Arc::clone(&self.ledger));
         // Fails only when the runner is gone, which it says by dropping the work.
         let _ = self.inbox.send(Box::pin(async move {
             work.await;
             drop(entry);
         }));
-    }
-
-    /// Notes that something is under way, until the entry is dropped.
-    pub(crate) fn open(&self) -> Entry {
-        self.ledger.open.fetch_add(1, Ordering::AcqRel);
-        Entry(Arc::clone(&self.ledger))
     }
 
     /// How much is under way.
@@ -70,9 +65,8 @@ impl Errands {
     }
 }
 
-/// Something under way.
-#[derive(Debug)]
-pub(crate) struct Entry(Arc<Ledger>);
+/// Something under way, until it is dropped.
+struct Entry(Arc<Ledger>);
 
 impl Drop for Entry {
     fn drop(&mut self) {
@@ -100,19 +94,19 @@ async fn run(mut inbox: mpsc::UnboundedReceiver<Work>) {
 ///
 /// Its result is then dropped where it comes up, so a result that needs undoing undoes itself when dropped. A future
 /// that was never polled has done nothing, and is just dropped.
-pub(crate) struct Errand<T: Send + 'static> {
+pub(crate) struct Errand<'a, T: Send + 'static> {
     work: Option<Pin<Box<dyn Future<Output = T> + Send>>>,
     begun: bool,
-    errands: Errands,
+    errands: &'a Errands,
 }
 
-impl<T: Send + 'static> Errand<T> {
-    pub(crate) fn new(errands: &Errands, work: impl Future<Output = T> + Send + 'static) -> Self {
-        Self { work: Some(Box::pin(work)), begun: false, errands: errands.clone() }
+impl<'a, T: Send + 'static> Errand<'a, T> {
+    pub(crate) fn new(errands: &'a Errands, work: impl Future<Output = T> + Send + 'static) -> Self {
+        Self { work: Some(Box::pin(work)), begun: false, errands }
     }
 }
 
-impl<T: Send + 'static> Future for Errand<T> {
+impl<T: Send + 'static> Future for Errand<'_, T> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
@@ -129,7 +123,7 @@ impl<T: Send + 'static> Future for Errand<T> {
     }
 }
 
-impl<T: Send + 'static> Drop for Errand<T> {
+impl<T: Send + 'static> Drop for Errand<'_, T> {
     fn drop(&mut self) {
         if let Some(work) = self.work.take().filter(|_| self.begun) {
             self.errands.adopt(async move { drop(work.await) });

@@ -118,8 +118,8 @@ impl Shared {
     }
 
     /// Runs a future of this crate with the engine's runtime for its timers, whatever polls it.
-    pub(crate) fn on_runtime<F: Future>(&self, future: F) -> OnRuntime<F> {
-        OnRuntime::new(self.runtime.clone(), future)
+    pub(crate) fn on_runtime<F: Future>(&self, future: F) -> OnRuntime<'_, F> {
+        OnRuntime::new(&self.runtime, future)
     }
 }
 

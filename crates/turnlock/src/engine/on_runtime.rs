@@ -9,20 +9,20 @@ pin_project! {
     ///
     /// Who awaits a lock may do so on another runtime, or on none. Without this, its timers would be that runtime's, and a
     /// request handed over to the engine could lose its clock with the caller.
-    pub(crate) struct OnRuntime<F> {
-        runtime: Handle,
+    pub(crate) struct OnRuntime<'a, F> {
+        runtime: &'a Handle,
         #[pin]
         future: F,
     }
 }
 
-impl<F> OnRuntime<F> {
-    pub(super) fn new(runtime: Handle, future: F) -> Self {
+impl<'a, F> OnRuntime<'a, F> {
+    pub(super) fn new(runtime: &'a Handle, future: F) -> Self {
         Self { runtime, future }
     }
 }
 
-impl<F: Future> Future for OnRuntime<F> {
+impl<F: Future> Future for OnRuntime<'_, F> {
     type Output = F::Output;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {

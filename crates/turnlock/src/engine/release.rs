@@ -50,13 +50,11 @@ impl Shared {
             self.watchdog.forget(&hold);
         }
         let shared = Arc::clone(self);
-        let entry = self.errands.open();
         async move {
             let outcome = shared.bring_down(&hold, give_up).await;
             if is_last {
                 shared.rooms.vacate(&hold);
             }
-            drop(entry);
             outcome
         }
     }

@@ -36,9 +36,8 @@ impl Watchdog {
 
     /// Looks after a hold from now on. Also to be called when its term has changed.
     pub(crate) fn watch(&self, hold: &Arc<Hold>) {
-        let now = clock::now();
-        let renewal = hold.state().renewal.map(|lease| lease.next_renewal(now));
-        self.plan(hold, renewal.unwrap_or(Moment::NEVER));
+        let renewal = hold.state().renewal;
+        self.plan(hold, renewal.map_or(Moment::NEVER, |lease| lease.next_renewal(clock::now())));
     }
 
     /// Plans the next look for `due`, or for the end of the lease if that comes first.

@@ -81,7 +81,8 @@ impl Link {
     ) -> Result<Result<Value, RedisError>, Failure> {
         let sent = clock::now();
         let mut connection = wire.connection.clone();
-        match tokio::time::timeout(limit, cmd.query_async::<Value>(&mut connection)).await {
+        let answer = tokio::time::timeout(limit, connection.send_packed_command(cmd)).await;
+        match answer.map(|answer| answer.and_then(Value::extract_error)) {
             Ok(Err(error)) if failure::breaks_connection(&error) => {
                 self.hang_up(wire);
                 if failure::is_answer(&error) {

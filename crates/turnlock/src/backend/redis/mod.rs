@@ -4,6 +4,8 @@ mod failure;
 mod link;
 mod scripts;
 mod subscriber;
+#[cfg(test)]
+mod tests;
 
 use std::io;
 use std::pin::Pin;

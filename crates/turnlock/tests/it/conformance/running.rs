@@ -19,10 +19,10 @@ pub(super) const CASES: &[Case] = cases![
 
 async fn a_body_runs_under_the_lock_and_its_result_comes_back(rig: Rig) {
     let lock = rig.client().await.lock(&rig.name());
-    let look = lock.clone();
+    let same = lock.clone();
     let seen = lock
         .run(|held| async move {
-            let holders = look.inspect().await.expect("an answer").holders;
+            let holders = same.inspect().await.expect("an answer").holders;
             (held.is_valid(), holders[0].owner == *held.owner_id())
         })
         .await
@@ -78,7 +78,7 @@ async fn hooks_are_called_however_the_body_ends(rig: Rig) {
     let runner = lock
         .runner()
         .on_acquire(move |held| {
-            acquired.lock().unwrap().push(format!("acquired, valid: {}", held.is_valid()))
+            acquired.lock().unwrap().push(format!("acquired, valid: {}", held.is_valid()));
         })
         .on_exit(move |exit| exited.lock().unwrap().push(format!("{exit:?}")));
     runner.run(|_| async { 1 }).await.expect("a turn");

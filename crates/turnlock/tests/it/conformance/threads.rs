@@ -113,7 +113,7 @@ async fn the_rest_of_the_blocking_interface(rig: Rig) {
     on_a_thread(rig, |rig| {
         let client = rig.blocking_client();
         let lock = client.lock(&rig.name());
-        assert_eq!(lock.run(|guard| guard.is_valid()).expect("a turn"), true);
+        assert!(lock.run(turnlock::blocking::Guard::is_valid).expect("a turn"));
         let held = lock.lease(ms(5_000)).lock().expect("free");
         assert!(lock.remaining().expect("an answer").expect("a lease") > ms(4_000));
         assert!(held.valid_until() > Instant::now() + ms(4_000));
