@@ -57,6 +57,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     drop(guard);
 
     let left = client.shutdown(Duration::from_secs(5)).await;
-    say("main", if left.is_clean() { "leaves, and nothing is left behind" } else { "leaves something behind" });
+    say(
+        "main",
+        if left.is_clean() { "leaves, and nothing is left behind" } else { "leaves something behind" },
+    );
     Ok(())
 }
