@@ -13,6 +13,7 @@
 #![allow(clippy::missing_panics_doc)]
 
 mod calls;
+mod clock_shim;
 mod fault_proxy;
 mod held;
 mod lane;

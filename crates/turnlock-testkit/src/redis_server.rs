@@ -1,5 +1,6 @@
 //! A Redis server of its own for one test.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -13,7 +14,7 @@ use tokio::time::Instant;
 
 use crate::port::free_port;
 use crate::process::Process;
-use crate::{Calls, wire, within};
+use crate::{Calls, clock_shim, wire, within};
 
 /// How long anything that the server is asked to do may take.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -34,6 +35,8 @@ pub struct RedisServer {
     port: u16,
     dir: PathBuf,
     args: Vec<String>,
+    /// Variables of the process's environment.
+    variables: Vec<(String, OsString)>,
 }
 
 impl RedisServer {
@@ -55,6 +58,25 @@ impl RedisServer {
     ///
     /// Panics with the server's log when it does not answer within 10 s or exits on each port that was tried.
     pub async fn start_with(args: &[&str]) -> Self {
+        Self::prepare(args).run().await
+    }
+
+    /// Why no server with a wrong clock can be started on this machine, or `None` when one can.
+    pub fn clock_shift_missing() -> Option<String> {
+        clock_shim::missing()
+    }
+
+    /// Starts a server whose wall clock is `seconds` ahead of this machine's, or behind it.
+    pub async fn start_with_clock_ahead(seconds: i64) -> Self {
+        let mut server = Self::prepare(&[]);
+        let library = clock_shim::build(&server.dir);
+        server.variables.push(("LD_PRELOAD".to_owned(), library.into()));
+        server.variables.push((clock_shim::VARIABLE.to_owned(), seconds.to_string().into()));
+        server.run().await
+    }
+
+    /// A server that is not started yet, with a directory.
+    fn prepare(args: &[&str]) -> Self {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let name = format!("turnlock-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let dir = std::env::temp_dir().join(name);
@@ -62,14 +84,17 @@ impl RedisServer {
         let _ = fs::remove_dir_all(&dir);
         fs::create_dir_all(&dir).expect("a directory for the server can be made");
         let args = args.iter().map(ToString::to_string).collect();
-        let mut server = Self { process: None, port: 0, dir, args };
+        Self { process: None, port: 0, dir, args, variables: Vec::new() }
+    }
+
+    async fn run(mut self) -> Self {
         for _ in 0..PORTS {
-            server.port = free_port();
-            if server.launch(Instant::now() + LIMIT).await {
-                return server;
+            self.port = free_port();
+            if self.launch(Instant::now() + LIMIT).await {
+                return self;
             }
         }
-        panic!("redis-server exited {PORTS} times while starting; its log:\n{}", server.log());
+        panic!("redis-server exited {PORTS} times while starting; its log:\n{}", self.log());
     }
 
     /// The address as clients of Redis take it: `redis://127.0.0.1:PORT`.
@@ -164,6 +189,7 @@ impl RedisServer {
             .args(["--save", "", "--appendonly", "no", "--daemonize", "no", "--dir"])
             .arg(&self.dir)
             .args(&self.args)
+            .envs(self.variables.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("the server's log can be shared"))
             .stderr(log);

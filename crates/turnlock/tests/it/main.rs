@@ -9,12 +9,14 @@ mod conformance;
 mod faults;
 mod network_faults;
 mod rig;
+mod server_clock;
 mod wire;
 
 use std::time::Duration;
 
 use libtest_mimic::{Arguments, Trial};
 use rig::{Rig, Store};
+use turnlock_testkit::RedisServer;
 
 /// How long one case may take: a hang is a failure, not a wait.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -37,17 +39,21 @@ fn main() {
     // A new store is one line here.
     for store in [Store::Memory, Store::Redis] {
         for case in conformance::cases().chain(cancellation::CASES.iter().copied()) {
-            trials.push(trial(store, case));
+            trials.push(trial(store, case, store.missing()));
         }
     }
     for case in [wire::CASES, faults::CASES, network_faults::CASES, child::CASES].concat() {
-        trials.push(trial(Store::Redis, case));
+        trials.push(trial(Store::Redis, case, Store::Redis.missing()));
+    }
+    for case in server_clock::CASES {
+        let missing = Store::Redis.missing().or_else(RedisServer::clock_shift_missing);
+        trials.push(trial(Store::Redis, *case, missing));
     }
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }
 
-fn trial(store: Store, (name, case): Case) -> Trial {
-    let missing = store.missing();
+/// A case on a store, or why it cannot be.
+fn trial(store: Store, (name, case): Case, missing: Option<String>) -> Trial {
     let ignored = missing.is_some() && std::env::var_os("CI").is_none();
     let title = match &missing {
         Some(reason) => format!("{}::{name} ({reason})", store.name()),

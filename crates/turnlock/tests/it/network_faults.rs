@@ -22,6 +22,7 @@ pub(crate) const CASES: &[Case] = cases![
     a_broken_connection_is_replaced,
     a_guard_dropped_during_an_outage_is_released_after_it,
     a_slow_line_works,
+    a_release_between_refusal_and_subscription_is_seen,
 ];
 
 async fn proxied(rig: &Rig, builder: turnlock::Builder) -> (FaultProxy, Client) {
@@ -257,5 +258,27 @@ async fn a_slow_line_works(rig: Rig) {
         // A lease shorter than the line is slow ends before it can be of use, or cannot be confirmed in time.
         Ok(guard) => assert!(!guard.is_valid()),
         Err(error) => assert!(matches!(error, Error::Unavailable { .. }), "{error}"),
+    }
+}
+
+async fn a_release_between_refusal_and_subscription_is_seen(rig: Rig) {
+    let (proxy, client) = proxied(&rig, Client::builder().poll(NO_POLL)).await;
+    let other = rig.client().await;
+    // On a slow line, the subscription reaches the server long after the refusal has left it.
+    proxy.delay(ms(60));
+    for round in 0..3 {
+        let name = format!("between-{round}");
+        let holder = other.lock(&name).lock().await.expect("free");
+        let before = rig.server().calls().await;
+        let waiting = client.lock(&name);
+        let task = tokio::spawn(async move { waiting.lock().await.expect("a turn") });
+        eventually("it was refused", ms(2_000), async || {
+            rig.server().calls().await.since(&before).of("hget") >= 1
+        })
+        .await;
+        assert!(!listens(&rig, &name).await);
+        holder.unlock().await.expect("held");
+        let guard = within(ms(800), "it asks again once it listens", task).await.expect("no panic");
+        guard.unlock().await.expect("held");
     }
 }

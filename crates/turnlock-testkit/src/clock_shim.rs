@@ -1,0 +1,64 @@
+//! A wrong clock for a server, by a small library that is loaded before the C library.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Shifts the wall clock by `TURNLOCK_CLOCK_SHIFT` seconds. Clocks that only count time are left alone.
+const SOURCE: &str = r#"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <sys/time.h>
+#include <time.h>
+
+static long shift(void) {
+    const char *text = getenv("TURNLOCK_CLOCK_SHIFT");
+    return text ? atol(text) : 0;
+}
+
+int gettimeofday(struct timeval *now, void *zone) {
+    int (*real)(struct timeval *, void *) = dlsym(RTLD_NEXT, "gettimeofday");
+    int outcome = real(now, zone);
+    now->tv_sec += shift();
+    return outcome;
+}
+
+int clock_gettime(clockid_t clock, struct timespec *now) {
+    int (*real)(clockid_t, struct timespec *) = dlsym(RTLD_NEXT, "clock_gettime");
+    int outcome = real(clock, now);
+    if (clock == CLOCK_REALTIME) now->tv_sec += shift();
+    return outcome;
+}
+
+time_t time(time_t *place) {
+    struct timeval now;
+    gettimeofday(&now, 0);
+    if (place) *place = now.tv_sec;
+    return now.tv_sec;
+}
+"#;
+
+/// The name of the variable that says how far to shift.
+pub(crate) const VARIABLE: &str = "TURNLOCK_CLOCK_SHIFT";
+
+/// Why no server with a wrong clock can be had on this machine, or `None` when it can.
+pub(crate) fn missing() -> Option<String> {
+    if !cfg!(target_os = "linux") {
+        return Some("clocks can be shifted on Linux only".to_owned());
+    }
+    match Command::new("cc").arg("--version").output() {
+        Ok(output) if output.status.success() => None,
+        _ => Some("`cc` cannot be run, to build what shifts a clock".to_owned()),
+    }
+}
+
+/// Builds the library in `dir`.
+pub(crate) fn build(dir: &Path) -> PathBuf {
+    let (source, library) = (dir.join("clock.c"), dir.join("clock.so"));
+    std::fs::write(&source, SOURCE).expect("the source can be written");
+    let mut cc = Command::new("cc");
+    cc.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).arg("-ldl");
+    let status = cc.status().expect("cc can be run");
+    assert!(status.success(), "{cc:?} failed: {status}");
+    library
+}

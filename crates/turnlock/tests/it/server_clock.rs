@@ -1,0 +1,38 @@
+//! A server whose clock is not ours: leases are the server's business, and no client time goes over the wire.
+
+use redis::AsyncCommands;
+use turnlock::{Client, LostReason};
+use turnlock_testkit::{RedisServer, eventually, within};
+
+use crate::rig::{NO_POLL, Rig, ms};
+use crate::{Case, cases};
+
+pub(crate) const CASES: &[Case] = cases![the_clocks_of_client_and_server_may_be_an_hour_apart];
+
+async fn the_clocks_of_client_and_server_may_be_an_hour_apart(_: Rig) {
+    for shift in [3_600, -3_600] {
+        let server = RedisServer::start_with_clock_ahead(shift).await;
+        let mut plain = server.client().await;
+        let (seconds, _): (i64, i64) = redis::cmd("TIME").query_async(&mut plain).await.expect("a time");
+        let here = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
+        let apart = seconds - i64::try_from(here.as_secs()).expect("before 2500");
+        assert!((apart - shift).abs() < 5, "the server's clock is {apart} s ahead");
+
+        let client =
+            Client::builder().watchdog(ms(600)).poll(NO_POLL).connect(&server.url()).await.expect("a server");
+        let renewed = client.lock("renewed").lock().await.expect("free");
+        let end = renewed.valid_until();
+        let ttl: i64 = plain.pttl("renewed").await.expect("an answer");
+        assert!((1..=600).contains(&ttl), "{ttl} ms left of 600, with a shift of {shift} s");
+        eventually("it is renewed", ms(3_000), async || renewed.valid_until() > end + ms(600)).await;
+        assert!(plain.exists::<_, bool>("renewed").await.expect("an answer"));
+        renewed.unlock().await.expect("held");
+
+        let fixed = client.lock("fixed").lease(ms(300)).lock().await.expect("free");
+        let waiting = client.lock("fixed");
+        let next = tokio::spawn(async move { waiting.lock().await.expect("a turn") });
+        assert_eq!(within(ms(1_000), "the lease ends here", fixed.lost()).await, LostReason::Expired);
+        let next = within(ms(1_000), "and there", next).await.expect("no panic");
+        next.unlock().await.expect("held");
+    }
+}
