@@ -10,6 +10,7 @@ mod faults;
 mod network_faults;
 mod rig;
 mod server_clock;
+mod told;
 mod wire;
 
 use std::time::Duration;
@@ -42,7 +43,7 @@ fn main() {
             trials.push(trial(store, case, store.missing()));
         }
     }
-    for case in [wire::CASES, faults::CASES, network_faults::CASES, child::CASES].concat() {
+    for case in [wire::CASES, faults::CASES, network_faults::CASES, child::CASES, told::CASES].concat() {
         trials.push(trial(Store::Redis, case, Store::Redis.missing()));
     }
     for case in server_clock::CASES {
