@@ -16,11 +16,22 @@ pub struct Doubt {
 }
 
 impl Doubt {
-    /// A request sent at `sent` on connection number `connection`, which something on the way may still deliver for
-    /// `window`, the lease that it asked for.
-    pub fn new(connection: u64, sent: Moment, window: Duration) -> Self {
+    /// How long something on the way may still deliver a request, at the most. What comes later than that can hold a lock
+    /// for one lease.
+    pub const DELIVERY: Duration = Duration::from_secs(60);
+
+    /// A request for `lease`, sent at `sent` on connection number `connection`.
+    ///
+    /// It is given as long to arrive as the lease lasts, which is what it costs if it comes later still.
+    pub fn new(connection: u64, sent: Moment, lease: Duration) -> Self {
+        let window = lease.min(Self::DELIVERY);
         let over = sent + window;
         Self { connection, over, moot: over + window }
+    }
+
+    /// A hold that may stand on the store until `end`, of which no request is under way: any answer settles it.
+    pub fn of_standing_hold(end: Moment) -> Self {
+        Self { connection: NO_CONNECTION, over: Moment::from_micros(0), moot: end }
     }
 
     /// Whether an undo that was sent at `sent` on `connection`, and answered, settles the matter.

@@ -164,7 +164,11 @@ fn positive(setting: &'static str, time: Option<Duration>) -> Result<Option<Dura
 }
 
 fn on_a_runtime() -> Result<(), Error> {
-    Handle::try_current().map(drop).map_err(|_| {
-        Error::bad_setting("runtime", "an async client is made on a tokio runtime; or use turnlock::blocking")
-    })
+    let bad = |reason: &str| Error::bad_setting("runtime", reason);
+    if Handle::try_current().is_err() {
+        return Err(bad("an async client is made on a tokio runtime; or use turnlock::blocking"));
+    }
+    // There is no way to ask but to try.
+    std::panic::catch_unwind(|| drop(tokio::time::sleep(Duration::ZERO)))
+        .map_err(|_| bad("the tokio runtime has no timers: build it with `enable_all` or `enable_time`"))
 }

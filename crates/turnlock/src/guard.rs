@@ -4,7 +4,7 @@ use std::time::Instant;
 use turnlock_core::OwnerId;
 
 use crate::clock;
-use crate::engine::{self, Engine, Hold, Term};
+use crate::engine::{self, Engine, Hold, Patience, Term};
 use crate::error::{Error, LostReason};
 
 /// A lock that is held. Dropping it gives the lock back in the background; [`unlock`](Guard::unlock) is the certain way.
@@ -69,7 +69,10 @@ impl Guard {
     ///
     /// Cancelling: safe. If the store has counted the reentry already, that is taken back in the background.
     pub async fn reenter(&self) -> Result<Self, Error> {
-        self.engine.shared.on_runtime(engine::reenter(&self.engine, &self.hold, self.term)).await
+        self.engine
+            .shared
+            .on_runtime(engine::reenter(&self.engine, &self.hold, self.term, Patience::Endless))
+            .await
     }
 
     /// Gives the lock back and waits until the store has confirmed it.

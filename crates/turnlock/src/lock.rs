@@ -69,8 +69,8 @@ impl Lock {
     /// Waiters of one client are served in the order of their arrival. While the store does not answer, it is asked again
     /// for [`retry_for`](crate::Builder::retry_for) before this gives up with [`Error::Unavailable`].
     ///
-    /// Cancelling: safe. The place in the queue is given up at once; a request that is under way is finished in the
-    /// background, and what it got is given back.
+    /// Cancelling: safe. The place in the queue is given up at once, or when the request that is under way is answered;
+    /// that is finished in the background, and what it got is given back.
     pub async fn lock(&self) -> Result<Guard, Error> {
         let guard = self.acquire(Patience::Endless).await?;
         guard.ok_or_else(|| unreachable_give_up(self.name()))
@@ -145,15 +145,19 @@ impl Lock {
 
     /// Takes the lock away from whoever holds it, and wakes those who wait. Whether somebody held it.
     ///
-    /// The holder is not asked. A holder of this client hears of it at once by [`Guard::lost`], others when they next
-    /// renew.
+    /// The holder is not asked. A holder of this client hears of it by [`Guard::lost`] right after, others when they next
+    /// renew; one with a fixed lease of another client, when its lease ends.
     ///
     /// Cancelling: the lock may have been freed or not.
     pub async fn force_unlock(&self) -> Result<bool, Error> {
         let shared = &self.engine.shared;
         let name = self.checked_name()?;
-        let was_held = self.ask(|limit| shared.backend.force_unlock(name, limit)).await?;
-        shared.confirm_hold_on(name);
+        let ours = shared.rooms.hold(name);
+        // Not sent again when it may have been done: by then, another may hold the lock.
+        let was_held = self.ask(Resend::IfNotDone, |limit| shared.backend.force_unlock(name, limit)).await?;
+        if let Some(hold) = ours {
+            shared.watchdog.look_now(&hold);
+        }
         Ok(was_held)
     }
 
@@ -161,7 +165,7 @@ impl Lock {
     pub async fn inspect(&self) -> Result<Inspection, Error> {
         let shared = &self.engine.shared;
         let name = self.checked_name()?;
-        let snapshot = self.ask(|limit| shared.backend.inspect(name, limit)).await?;
+        let snapshot = self.ask(Resend::Always, |limit| shared.backend.inspect(name, limit)).await?;
         let holder = |(owner, count): (turnlock_core::OwnerId, u64)| {
             let is_mine = owner.is_of(shared.client);
             Holder { owner, count, is_mine }
@@ -180,12 +184,17 @@ impl Lock {
     }
 
     /// One question to the store that concerns no hold of ours, asked twice if the first finds a dead connection.
-    async fn ask<T: Send>(&self, step: impl Fn(Duration) -> Step<T>) -> Result<T, Error> {
+    async fn ask<T: Send>(&self, resend: Resend, step: impl Fn(Duration) -> Step<T>) -> Result<T, Error> {
         let shared = &self.engine.shared;
         let limit = shared.settings.usual_patience();
         let work = async {
             let answer = match step(limit).await {
-                Err(failure) if failure.is_worth_a_retry() => step(limit).await,
+                Err(failure)
+                    if failure.is_worth_a_retry()
+                        && (resend == Resend::Always || failure.in_doubt.is_none()) =>
+                {
+                    step(limit).await
+                }
                 answer => answer,
             };
             answer.map(|Answer { value, .. }| value)
@@ -214,11 +223,13 @@ impl Lock {
     /// Takes the lock for an owner: once more if it has it, from the start if it does not.
     async fn acquire_for(&self, owner: &Owner, ask: Ask) -> Result<Option<Guard>, Error> {
         let file = owner.file(&ask.name);
-        let Some(_turn) = ask.patience.bound(file.turn.lock()).await else {
-            return Ok(None);
-        };
+        let Some(_turn) = ask.patience.lock(&file.turn).await else { return Ok(None) };
         if let Some(hold) = file.hold().filter(|hold| hold.is_valid()) {
-            return engine::reenter(&self.engine, &hold, ask.term).await.map(Some);
+            match engine::reenter(&self.engine, &hold, ask.term, ask.patience).await {
+                // Another task of this owner gave the hold back meanwhile: then from the start.
+                Err(Error::NotHeld { .. }) => {}
+                outcome => return outcome.map(Some),
+            }
         }
         let guard = engine::acquire(&self.engine, ask).await?;
         if let Some(guard) = &guard {
@@ -236,6 +247,14 @@ impl Lock {
             format!("{owner} belongs to another client: make one with this client's `owner`"),
         ))
     }
+}
+
+/// Whether a question is asked again when its answer was lost.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Resend {
+    Always,
+    /// Only if it was certainly not done.
+    IfNotDone,
 }
 
 /// Endless patience does not give up; if it ever did, that would be a fault here and not the caller's.

@@ -117,13 +117,16 @@ impl Runner {
         drop(farewell);
         let name = guard.name().to_owned();
         match output {
-            Ok(output) => {
-                // The body ran under the lock to its end: trouble in giving it back does not take its result away.
-                if let Err(error) = guard.unlock().await {
+            Ok(output) => match guard.unlock().await {
+                // The store says that the lock was gone: the body was not covered to its end.
+                Err(error @ Error::Lost { .. }) => Err(error),
+                Err(error) => {
+                    // It was, and trouble in giving the lock back does not take its result away.
                     tracing::warn!(%name, %error, "the lock of a finished body could not be given back");
+                    Ok(output)
                 }
-                Ok(output)
-            }
+                Ok(()) => Ok(output),
+            },
             Err(reason) => Err(Error::Lost { name, reason }),
         }
     }

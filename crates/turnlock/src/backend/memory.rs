@@ -8,7 +8,7 @@ use std::time::Duration;
 use turnlock_core::model::{Acquired, LockState, Released, Renewed, Snapshot};
 use turnlock_core::{Lease, LockName, Moment, OwnerId};
 
-use super::{Answer, Backend, Renewal, Signals, Step};
+use super::{Answer, Backend, Renewal, Sent, Signals, Step};
 use crate::clock;
 
 /// Locks in the memory of this process: the model and a mutex.
@@ -126,7 +126,10 @@ impl Memory {
 
 /// A step that is done when it is polled, not before, so that a future that was never polled did nothing.
 fn at_once<T: Send + 'static>(step: impl FnOnce() -> T + Send + 'static) -> Step<T> {
-    Box::pin(async move { Ok(Answer { value: step(), connection: 1 }) })
+    Box::pin(async move {
+        let sent = Sent { connection: 1, at: clock::now() };
+        Ok(Answer { value: step(), sent })
+    })
 }
 
 impl Backend for Memory {

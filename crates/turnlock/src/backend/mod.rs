@@ -6,7 +6,7 @@ use std::sync::Weak;
 use std::time::Duration;
 
 use turnlock_core::model::{Acquired, Released, Renewed, Snapshot};
-use turnlock_core::{Lease, LockName, OwnerId};
+use turnlock_core::{Lease, LockName, Moment, OwnerId};
 
 use crate::error::{Cause, Error};
 
@@ -16,20 +16,27 @@ pub(crate) mod redis;
 /// A step on its way. It does nothing until it is polled, and must be run to its end once it was.
 pub(crate) type Step<T> = Pin<Box<dyn Future<Output = Result<Answer<T>, Failure>> + Send>>;
 
-/// What the store answered, and on which connection: order is kept on one connection only.
+/// What the store answered.
 #[derive(Debug)]
 pub(crate) struct Answer<T> {
     pub(crate) value: T,
+    pub(crate) sent: Sent,
+}
+
+/// A request that left: on which connection, since order is kept on one connection only, and when, at the earliest.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sent {
     pub(crate) connection: u64,
+    pub(crate) at: Moment,
 }
 
 /// A step that was not answered as it should be.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
     pub(crate) kind: FailureKind,
-    /// The connection on which the step was sent without an answer: it may have been done, or may still be.
+    /// The step was sent and not answered: it may have been done, or may still be.
     /// `None` when it certainly was not and will not be.
-    pub(crate) in_doubt: Option<u64>,
+    pub(crate) in_doubt: Option<Sent>,
 }
 
 #[derive(Clone, Debug)]

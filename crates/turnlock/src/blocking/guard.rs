@@ -54,6 +54,11 @@ impl Guard {
         thread_owner::keep(self.client, self);
     }
 
+    /// How the lock was lost, if it was.
+    pub(super) fn lost(&self) -> Option<LostReason> {
+        self.inner.hold().lost()
+    }
+
     /// Blocks until the lock is lost. As [`turnlock::Guard::lost`](crate::Guard::lost).
     pub fn wait_lost(&self) -> LostReason {
         self.home.block_on(self.inner.lost())

@@ -136,15 +136,16 @@ impl Lock {
 
     fn run_under<T>(guard: Guard, body: impl FnOnce(&Guard) -> T) -> Result<T, Error> {
         let output = body(&guard);
-        let was_valid = guard.is_valid();
+        let lost = guard.lost();
         let name = guard.name().to_owned();
-        match guard.unlock() {
-            Err(Error::Lost { name, reason }) if !was_valid => Err(Error::Lost { name, reason }),
-            Err(error) => {
+        match (guard.unlock(), lost) {
+            (_, Some(reason)) => Err(Error::Lost { name, reason }),
+            (Err(error @ Error::Lost { .. }), None) => Err(error),
+            (Err(error), None) => {
                 tracing::warn!(%name, %error, "the lock of a finished body could not be given back");
                 Ok(output)
             }
-            Ok(()) => Ok(output),
+            (Ok(()), None) => Ok(output),
         }
     }
 }

@@ -1,19 +1,22 @@
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt;
+use futures_util::future::select;
+use tokio::sync::{Mutex, MutexGuard};
 use turnlock_core::model::Acquired;
 use turnlock_core::wait_step::{WaitMove, WaitView, next_move};
-use turnlock_core::{Backoff, Doubt, LockName, Moment, OwnerId};
+use turnlock_core::{Doubt, LockName, Moment, OwnerId};
 
+use super::Engine;
 use super::errand::Errand;
 use super::hold::{Hold, Term};
 use super::rooms::{Join, Seat};
-use super::{Engine, Shared};
+use super::troubles::Troubles;
 use crate::backend::{Answer, Failure};
 use crate::clock;
-use crate::error::Error;
+use crate::error::{Error, LostReason};
 use crate::guard::Guard;
 
 /// What somebody wants.
@@ -38,16 +41,16 @@ impl Patience {
         if wait.is_zero() { Self::None } else { Self::Until(clock::now() + wait) }
     }
 
-    /// Waits for something else first, for as long as patience lasts. One without patience takes only what is there.
-    pub(crate) async fn bound<F: Future>(self, future: F) -> Option<F::Output> {
+    /// Takes a mutex, if it is free before patience ends. One without patience takes only what is free now.
+    pub(crate) async fn lock<T>(self, mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
         match self {
-            Self::Endless => Some(future.await),
-            Self::None => future.now_or_never(),
-            Self::Until(end) => tokio::time::timeout(end.since(clock::now()), future).await.ok(),
+            Self::Endless => Some(mutex.lock().await),
+            Self::None => mutex.try_lock().ok(),
+            Self::Until(end) => tokio::time::timeout(end.since(clock::now()), mutex.lock()).await.ok(),
         }
     }
 
-    fn end(self) -> Moment {
+    pub(super) fn end(self) -> Moment {
         match self {
             Self::None => Moment::from_micros(0),
             Self::Until(end) => end,
@@ -72,14 +75,14 @@ pub(crate) async fn acquire(engine: &Arc<Engine>, ask: Ask) -> Result<Option<Gua
     let began = clock::now();
     let mut head_since = None;
     let mut refused = None;
-    let mut troubles = Troubles::new(shared, ask.patience);
+    let mut troubles = Troubles::new(shared.settings.retry_for, ask.patience);
     loop {
         shared.check_open()?;
         let now = clock::now();
         let look = first_look.take().unwrap_or_else(|| attempt.seat.look());
         if ask.patience != Patience::None && now >= end {
             tracing::debug!(name = %ask.name, waited = ?now.since(began), "gave up waiting");
-            return Ok(None);
+            return troubles.last_word(&ask.name).map_or(Ok(None), Err);
         }
         if !look.is_head {
             match ask.patience {
@@ -104,12 +107,14 @@ pub(crate) async fn acquire(engine: &Arc<Engine>, ask: Ask) -> Result<Option<Gua
                     // Past the caller's end, a request gets the time that any request gets, and no more.
                     Patience::Until(end) => tokio::time::timeout(end.since(now).max(limit), errand)
                         .await
-                        .map_err(|_| Troubles::too_late(&ask.name, limit))?,
+                        .map_err(|_| too_late(&ask.name, limit))?,
                     Patience::None | Patience::Endless => errand.await,
                 };
                 attempt = back;
                 match outcome {
                     Ok(Ok(guard)) => {
+                        // Granted while the client was being closed: nobody would renew it.
+                        shared.check_open()?;
                         let waited = clock::now().since(began);
                         tracing::debug!(name = %ask.name, owner = %guard.owner_id(), ?waited, "acquired");
                         return Ok(Some(guard));
@@ -121,11 +126,12 @@ pub(crate) async fn acquire(engine: &Arc<Engine>, ask: Ask) -> Result<Option<Gua
                         if refused.is_none() {
                             tracing::debug!(name = %ask.name, ?ttl, "held by another: waiting");
                         }
-                        troubles = Troubles::new(shared, ask.patience);
+                        troubles.are_over();
                         refused = Some((now, ttl));
                     }
                     Err(failure) => {
-                        let pause = troubles.after(failure, &ask.name)?;
+                        tracing::warn!(name = %ask.name, %failure, "acquire was not answered");
+                        let pause = troubles.after(failure, || format!("lock {:?}", ask.name.as_str()))?;
                         ring_or(&attempt.seat, (clock::now() + pause).min(end)).await;
                         // Ask again whatever was refused before.
                         refused = None;
@@ -133,9 +139,13 @@ pub(crate) async fn acquire(engine: &Arc<Engine>, ask: Ask) -> Result<Option<Gua
                 }
             }
             WaitMove::Listen => {
-                let _ = tokio::time::timeout(end.since(now), shared.backend.listen(&ask.name)).await;
                 attempt.seat.set_listening();
-                // What was published before the subscription stood went unheard, so look again at once.
+                // What was published before the subscription stood went unheard, so look again at once. A subscription
+                // that is long in coming does not keep the head from looking: it is told when it stands.
+                let listening = shared.backend.listen(&ask.name);
+                let patience = end.since(now).min(shared.settings.poll).min(LONGEST_NAP);
+                let _ =
+                    tokio::time::timeout(patience, select(listening, pin!(attempt.seat.bell.rings()))).await;
                 attempt.seat.bell.give_hint();
             }
             WaitMove::SleepUntil(moment) => {
@@ -149,43 +159,19 @@ pub(crate) async fn acquire(engine: &Arc<Engine>, ask: Ask) -> Result<Option<Gua
     }
 }
 
-/// Waits for the bell, or until `moment`; but for a second at the most, so that a machine that slept finds out.
+/// How long the head of a queue sleeps at the most: a machine that slept longer finds out on waking.
+const LONGEST_NAP: Duration = Duration::from_secs(1);
+
+/// Waits for the bell, or until `moment`.
 async fn ring_or(seat: &Seat, moment: Moment) {
-    let rest = moment.since(clock::now()).min(Duration::from_secs(1));
+    let rest = moment.since(clock::now()).min(LONGEST_NAP);
     let _ = tokio::time::timeout(rest, seat.bell.rings()).await;
 }
 
-/// Failures in a row, and how long they are borne.
-struct Troubles {
-    end: Moment,
-    first: bool,
-    backoff: Backoff,
-}
-
-impl Troubles {
-    fn new(shared: &Shared, patience: Patience) -> Self {
-        let end = (clock::now() + shared.settings.retry_for).min(patience.end());
-        Self { end, first: true, backoff: Backoff::default() }
-    }
-
-    /// The pause before the next try, or the error if there is to be none.
-    fn after(&mut self, failure: Failure, name: &LockName) -> Result<Duration, Error> {
-        tracing::warn!(%name, %failure, in_doubt = failure.in_doubt.is_some(), "acquire was not answered");
-        // The first failure may only mean that a connection has died since it was last used.
-        let first = std::mem::take(&mut self.first);
-        if failure.is_worth_a_retry() && (first || clock::now() < self.end) {
-            return Ok(self.backoff.pause(fastrand::f64()));
-        }
-        Err(failure.into_error(|| format!("lock {:?}", name.as_str())))
-    }
-
-    fn too_late(name: &LockName, limit: Duration) -> Error {
-        let cause = io::Error::new(
-            io::ErrorKind::TimedOut,
-            format!("no answer within the wait, nor within {limit:?}"),
-        );
-        Error::Unavailable { what: format!("lock {:?}", name.as_str()), source: Arc::new(cause) }
-    }
+fn too_late(name: &LockName, limit: Duration) -> Error {
+    let cause =
+        io::Error::new(io::ErrorKind::TimedOut, format!("no answer within the wait, nor within {limit:?}"));
+    Error::Unavailable { what: format!("lock {:?}", name.as_str()), source: Arc::new(cause) }
 }
 
 /// One attempt at one hold: everything that a request needs, and what has to be done if it is given up.
@@ -217,26 +203,27 @@ impl Attempt {
     /// Asks the store once. Gives itself back, with a guard, the rest of another's lease, or a failure.
     async fn send(mut self) -> (Self, Result<Result<Guard, Option<Duration>>, Failure>) {
         let lease = self.term.lease();
-        let sent = clock::now();
         match self.engine.shared.backend.acquire(&self.name, &self.owner, 1, lease, self.limit).await {
-            Ok(Answer { value: Acquired::Granted, .. }) => {
+            Ok(Answer { value: Acquired::Granted, sent }) => {
                 let (name, owner) = (self.name.clone(), self.owner.clone());
-                let hold = Arc::new(Hold::granted(name, owner, self.term, sent, self.doubt.take()));
+                let hold = Arc::new(Hold::granted(name, owner, self.term, sent.at, self.doubt.take()));
                 self.engine.shared.watchdog.watch(&hold);
-                self.seat.trade_for(&hold);
+                if let Some(gone) = self.seat.trade_for(&hold) {
+                    self.engine.shared.lose(&gone, LostReason::Taken);
+                }
                 let guard = Guard::new(Arc::clone(&self.engine), hold, self.term);
                 (self, Ok(Ok(guard)))
             }
-            Ok(Answer { value: Acquired::Busy { ttl }, connection }) => {
+            Ok(Answer { value: Acquired::Busy { ttl }, sent }) => {
                 // On one connection answers come in order: an earlier request on it was refused too, or has ended.
-                self.doubt = self.doubt.filter(|doubt| !doubt.is_settled_by(connection, sent));
+                self.doubt = self.doubt.filter(|doubt| !doubt.is_settled_by(sent.connection, sent.at));
                 (self, Ok(Err(ttl)))
             }
             // The answer to a reentry, which this is not.
             Ok(Answer { value: Acquired::Gone, .. }) => (self, Ok(Err(None))),
             Err(failure) => {
-                if let Some(connection) = failure.in_doubt {
-                    let doubt = Doubt::new(connection, sent, lease.as_duration());
+                if let Some(sent) = failure.in_doubt {
+                    let doubt = Doubt::new(sent.connection, sent.at, lease.as_duration());
                     self.doubt = Some(self.doubt.map_or(doubt, |earlier| earlier.and(doubt)));
                 }
                 (self, Err(failure))

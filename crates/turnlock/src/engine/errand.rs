@@ -46,6 +46,11 @@ impl Errands {
         }));
     }
 
+    /// Whether nobody is there to take work over: the runtime of the engine is gone.
+    pub(crate) fn are_closed(&self) -> bool {
+        self.inbox.is_closed()
+    }
+
     /// How much is under way.
     pub(crate) fn pending(&self) -> usize {
         self.ledger.open.load(Ordering::Acquire)

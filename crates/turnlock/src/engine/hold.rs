@@ -35,6 +35,8 @@ pub(crate) struct Hold {
     pub(crate) lane: tokio::sync::Mutex<()>,
     /// Until when this process may believe in the hold, in microseconds of our clock.
     believed_until: AtomicU64,
+    /// Until when the store may have it, for all that was sent: later, since a request may have arrived late.
+    may_last_until: AtomicU64,
     state: Mutex<HoldState>,
     ended: Notify,
 }
@@ -87,6 +89,7 @@ impl Hold {
             owner,
             lane: tokio::sync::Mutex::new(()),
             believed_until: AtomicU64::new(term.lease().local_end(sent).as_micros()),
+            may_last_until: AtomicU64::new((clock::now() + term.lease().as_duration()).as_micros()),
             state: Mutex::new(state),
             ended: Notify::new(),
         }
@@ -100,9 +103,23 @@ impl Hold {
         Moment::from_micros(self.believed_until.load(Ordering::Acquire))
     }
 
-    /// A request sent at `sent` confirmed the hold for `lease`.
+    /// A request sent at `sent` confirmed the hold for `lease`. Too late for one that was given up already: what was told
+    /// to be lost does not come back.
     pub(crate) fn confirmed_for(&self, lease: Lease, sent: Moment) {
-        self.believed_until.fetch_max(lease.local_end(sent).as_micros(), Ordering::AcqRel);
+        self.may_last_for(lease);
+        if clock::now() < self.believed_until() {
+            self.believed_until.fetch_max(lease.local_end(sent).as_micros(), Ordering::AcqRel);
+        }
+    }
+
+    pub(crate) fn may_last_until(&self) -> Moment {
+        Moment::from_micros(self.may_last_until.load(Ordering::Acquire))
+    }
+
+    /// A request for `lease` may have arrived by now.
+    pub(crate) fn may_last_for(&self, lease: Lease) {
+        let end = clock::now() + lease.as_duration();
+        self.may_last_until.fetch_max(end.as_micros(), Ordering::AcqRel);
     }
 
     pub(crate) fn is_valid(&self) -> bool {

@@ -8,6 +8,7 @@ mod on_runtime;
 mod reenter;
 mod release;
 mod rooms;
+mod troubles;
 mod watchdog;
 
 use std::fmt;
@@ -83,13 +84,14 @@ impl Engine {
         shared.rooms.ring_everybody();
         let end = clock::now() + limit;
         loop {
-            let left = (shared.watchdog.holds(), shared.errands.pending());
+            let (held, wanted) = shared.rooms.census();
+            let left = (held, wanted + shared.errands.pending());
             let rest = end.since(clock::now());
             if left == (0, 0) || rest.is_zero() {
                 shared.stopped.store(true, Ordering::Release);
                 return left;
             }
-            // Holds end by an errand as a rule; the short sleep is for those that expire.
+            // Most ends are an errand's; the short sleep is for those that are not.
             let _ =
                 tokio::time::timeout(rest.min(Duration::from_millis(20)), shared.errands.progress()).await;
         }
@@ -102,15 +104,10 @@ impl Shared {
         self.client.owner(self.next_owner.fetch_add(1, Ordering::Relaxed))
     }
 
+    /// Whether new locks can be had: not when the client is closing, or when its runtime is gone.
     pub(crate) fn check_open(&self) -> Result<(), Error> {
-        if self.closing.load(Ordering::Acquire) { Err(Error::ShuttingDown) } else { Ok(()) }
-    }
-
-    /// If this process holds `name`, asks the store whether that is still so.
-    pub(crate) fn confirm_hold_on(&self, name: &LockName) {
-        if let Some(hold) = self.rooms.hold(name) {
-            self.watchdog.look_now(&hold);
-        }
+        let is_closed = self.closing.load(Ordering::Acquire) || self.errands.are_closed();
+        if is_closed { Err(Error::ShuttingDown) } else { Ok(()) }
     }
 
     fn has_stopped_renewing(&self) -> bool {

@@ -1,85 +1,99 @@
 use std::sync::Arc;
 
+use turnlock_core::Doubt;
+use turnlock_core::Moment;
 use turnlock_core::model::Acquired;
-use turnlock_core::{Backoff, Doubt, Moment};
 
+use super::acquire::Patience;
 use super::errand::Errand;
 use super::hold::{Hold, Standing, Term};
+use super::troubles::Troubles;
 use super::{Engine, Shared};
 use crate::backend::Answer;
-use crate::clock;
 use crate::error::{Error, LostReason};
 use crate::guard::Guard;
 
-/// Deepens a hold by one. Does not queue behind those who wait for the lock.
+/// Deepens a hold by one. Does not queue behind those who wait for the lock; `patience` is for a store that does not answer.
 ///
 /// Cancel-safe: a request that is under way is finished by the engine, and the new guard dropped.
-pub(crate) async fn reenter(engine: &Arc<Engine>, hold: &Arc<Hold>, term: Term) -> Result<Guard, Error> {
+pub(crate) async fn reenter(
+    engine: &Arc<Engine>,
+    hold: &Arc<Hold>,
+    term: Term,
+    patience: Patience,
+) -> Result<Guard, Error> {
     let shared = &engine.shared;
     shared.check_open()?;
     shared.settings.patience(term.lease())?;
-    Errand::new(&shared.errands, deepen(Arc::clone(engine), Arc::clone(hold), term)).await
+    Errand::new(&shared.errands, deepen(Arc::clone(engine), Arc::clone(hold), term, patience)).await
 }
 
-async fn deepen(engine: Arc<Engine>, hold: Arc<Hold>, term: Term) -> Result<Guard, Error> {
+async fn deepen(
+    engine: Arc<Engine>,
+    hold: Arc<Hold>,
+    term: Term,
+    patience: Patience,
+) -> Result<Guard, Error> {
     let shared = &engine.shared;
     let limit = shared.settings.patience(term.lease())?;
-    let turn = hold.lane.lock().await;
-    let target = {
-        let state = hold.state();
-        if state.guards == 0 {
-            return Err(Error::NotHeld { name: hold.name.to_string(), owner: hold.owner.to_string() });
-        }
-        state.guards + 1
-    };
-    let end = clock::now() + shared.settings.retry_for;
-    let mut backoff = Backoff::default();
+    let name = || hold.name.to_string();
+    let mut troubles = Troubles::new(shared.settings.retry_for, patience);
     loop {
+        // Given up between two tries, so that a release does not have to wait for a store that is away.
+        let turn = hold.lane.lock().await;
         if let Some(reason) = hold.lost() {
             shared.lose(&hold, reason);
-            return Err(Error::Lost { name: hold.name.to_string(), reason });
+            return Err(Error::Lost { name: name(), reason });
         }
-        let sent = clock::now();
-        match shared.backend.acquire(&hold.name, &hold.owner, target, term.lease(), limit).await {
-            Ok(Answer { value: Acquired::Granted, .. }) => {
-                hold.confirmed_for(term.lease(), sent);
+        let target = hold.state().guards + 1;
+        if target == 1 {
+            return Err(Error::NotHeld { name: name(), owner: hold.owner.to_string() });
+        }
+        let failure = match shared.backend.acquire(&hold.name, &hold.owner, target, term.lease(), limit).await
+        {
+            Ok(Answer { value: Acquired::Granted, sent }) => {
+                hold.confirmed_for(term.lease(), sent.at);
                 return admit(&engine, &hold, target, term);
             }
             Ok(_) => {
                 shared.lose(&hold, LostReason::Taken);
-                return Err(Error::Lost { name: hold.name.to_string(), reason: LostReason::Taken });
+                return Err(Error::Lost { name: name(), reason: LostReason::Taken });
             }
-            Err(failure) => {
-                if let Some(connection) = failure.in_doubt {
-                    let doubt = Doubt::new(connection, sent, term.lease().as_duration());
-                    let mut state = hold.state();
-                    state.doubt = Some(state.doubt.map_or(doubt, |earlier| earlier.and(doubt)));
-                    // The count on the store is the old one or the new one: the next release says it again.
-                    state.confirmed = target;
-                }
-                if !failure.is_worth_a_retry() || clock::now() >= end {
-                    drop(turn);
-                    shared.settle_count(&hold);
-                    return Err(failure.into_error(|| format!("reentry of lock {:?}", hold.name.as_str())));
-                }
+            Err(failure) => failure,
+        };
+        if let Some(sent) = failure.in_doubt {
+            hold.may_last_for(term.lease());
+            let doubt = Doubt::new(sent.connection, sent.at, term.lease().as_duration());
+            let mut state = hold.state();
+            state.doubt = Some(state.doubt.map_or(doubt, |earlier| earlier.and(doubt)));
+            // The count on the store is the old one or the new one: the next release says it again.
+            state.confirmed = target;
+        }
+        drop(turn);
+        match troubles.after(failure, || format!("reentry of lock {:?}", hold.name.as_str())) {
+            Ok(pause) => tokio::time::sleep(pause).await,
+            Err(error) => {
+                shared.settle_count(&hold);
+                return Err(error);
             }
         }
-        tokio::time::sleep(backoff.pause(fastrand::f64())).await;
     }
 }
 
 /// The store has counted one more: makes the guard for it, unless the others have gone meanwhile.
 fn admit(engine: &Arc<Engine>, hold: &Arc<Hold>, target: u32, term: Term) -> Result<Guard, Error> {
+    let lost = hold.lost();
     let mut state = hold.state();
     state.confirmed = target;
     let name = || hold.name.to_string();
     match state.standing {
-        Standing::Held => {
+        Standing::Held if lost.is_none() => {
             state.add_guard(term);
             drop(state);
             engine.shared.watchdog.watch(hold);
             Ok(Guard::new(Arc::clone(engine), Arc::clone(hold), term))
         }
+        Standing::Held => Err(Error::Lost { name: name(), reason: LostReason::Expired }),
         Standing::Lost(reason) => Err(Error::Lost { name: name(), reason }),
         // Their release waits for this step to end, and then ends the hold whatever its count is.
         Standing::Ended => Err(Error::NotHeld { name: name(), owner: hold.owner.to_string() }),
@@ -90,7 +104,7 @@ impl Shared {
     /// Brings the count on the store to the number of guards, in the background.
     fn settle_count(self: &Arc<Self>, hold: &Arc<Hold>) {
         let (shared, hold) = (Arc::clone(self), Arc::clone(hold));
-        self.errands.clone().adopt(async move {
+        self.errands.adopt(async move {
             // Its failure was told already: to the one who wanted to reenter.
             let _ = shared.bring_down(&hold, Moment::NEVER).await;
         });

@@ -8,7 +8,7 @@ use turnlock_core::{Backoff, Doubt, LockName, Moment, OwnerId};
 use super::Shared;
 use super::errand::Errand;
 use super::hold::{Hold, Standing, Term};
-use crate::backend::Answer;
+use crate::backend::{Answer, Failure};
 use crate::clock;
 use crate::error::{Error, LostReason};
 
@@ -17,9 +17,14 @@ impl Shared {
     /// goes on alone.
     pub(crate) async fn give_back(self: &Arc<Self>, hold: Arc<Hold>, term: Term) -> Result<(), Error> {
         let give_up = clock::now() + self.settings.retry_for;
+        let name = hold.name.to_string();
         let work = self.begin_release(Arc::clone(&hold), term, give_up);
+        if self.errands.are_closed() {
+            // The runtime of the client is gone, and with it the connections.
+            return Err(Error::InDoubt { name, source: None });
+        }
         let outcome = Errand::new(&self.errands, work).await;
-        if matches!(outcome, Err(Error::InDoubt { .. })) && clock::now() < hold.believed_until() {
+        if matches!(outcome, Err(Error::InDoubt { .. })) && clock::now() < hold.may_last_until() {
             let shared = Arc::clone(self);
             self.errands.adopt(async move { drop(shared.bring_down(&hold, Moment::NEVER).await) });
         }
@@ -59,110 +64,121 @@ impl Shared {
         }
     }
 
-    /// Lowers the count on the store to the number of guards. While the store does not answer, goes on until the lease is
-    /// over or `give_up` has come.
+    /// Lowers the count on the store to the number of guards. While the store does not answer, goes on until the hold
+    /// cannot stand there any more, or `give_up` has come.
     pub(super) async fn bring_down(self: &Arc<Self>, hold: &Arc<Hold>, give_up: Moment) -> Result<(), Error> {
-        let _turn = hold.lane.lock().await;
         let name = || hold.name.to_string();
-        let (target, confirmed, standing) = {
-            let state = hold.state();
-            (state.guards, state.confirmed, state.standing)
-        };
-        if let Standing::Lost(reason) = standing {
-            // Where the store itself said so, nothing is left there. Where only the lease ran out here, something may be.
-            if target == 0 && reason == LostReason::Expired {
-                let _ = self.backend.release(&hold.name, &hold.owner, 0, self.release_limit(hold)).await;
-            }
-            if target == 0 {
-                self.sweep_after(hold);
-            }
-            return Err(Error::Lost { name: name(), reason });
-        }
-        if target > 0 && confirmed <= target {
-            return Ok(());
-        }
-        let outcome = self.lower(hold, target, give_up).await;
-        if target == 0 {
-            self.sweep_after(hold);
-        } else if matches!(outcome, Err(Error::Lost { .. })) {
-            self.lose(hold, LostReason::Taken);
-        }
-        outcome
-    }
-
-    /// Sends the release until it is answered.
-    async fn lower(&self, hold: &Hold, target: u32, give_up: Moment) -> Result<(), Error> {
-        let name = || hold.name.to_string();
-        let limit = self.release_limit(hold);
         let mut resent = false;
         let mut backoff = Backoff::default();
         loop {
-            let sent = clock::now();
-            match self.backend.release(&hold.name, &hold.owner, target, limit).await {
-                Ok(Answer { value: Released::Freed | Released::Lowered, connection }) => {
-                    tracing::debug!(name = %hold.name, owner = %hold.owner, count = target, "released");
-                    let mut state = hold.state();
-                    state.confirmed = target;
-                    state.doubt = state.doubt.filter(|doubt| !doubt.is_settled_by(connection, sent));
-                    return Ok(());
+            // Given up between two tries: the next one asks for what is right by then.
+            let turn = hold.lane.lock().await;
+            let (target, confirmed, standing) = {
+                let state = hold.state();
+                (state.guards, state.confirmed, state.standing)
+            };
+            if let Standing::Lost(reason) = standing {
+                if target == 0 {
+                    self.sweep_lost(hold, reason);
                 }
-                Ok(Answer { value: Released::NotHeld, .. }) => {
-                    // Only a release to zero leaves no hold behind, so only that one can meet its own success.
-                    let resent = resent && target == 0;
-                    return match verdict::not_held(resent, clock::now(), hold.believed_until()) {
-                        NotHeld::Released => Ok(()),
-                        NotHeld::InDoubt => Err(Error::InDoubt { name: name(), source: None }),
-                        NotHeld::Lost => {
-                            tracing::warn!(name = %hold.name, owner = %hold.owner, "lost: found gone at release");
-                            Err(Error::Lost { name: name(), reason: LostReason::Taken })
-                        }
-                    };
-                }
-                Err(failure) => {
-                    let in_doubt = failure.in_doubt.is_some();
-                    tracing::warn!(name = %hold.name, %failure, in_doubt, "release was not answered");
-                    resent |= in_doubt;
-                    if !failure.is_worth_a_retry() {
-                        return Err(
-                            failure.into_error(|| format!("the release of lock {:?}", hold.name.as_str()))
-                        );
+                return Err(Error::Lost { name: name(), reason });
+            }
+            if confirmed <= target {
+                return Ok(());
+            }
+            let failure = match self.lower(hold, target, resent).await {
+                Ok(outcome) => {
+                    if target == 0 {
+                        self.sweep_after(hold);
+                    } else if matches!(outcome, Err(Error::Lost { .. })) {
+                        self.lose(hold, LostReason::Taken);
                     }
-                    let rest = hold.believed_until().min(give_up).since(clock::now());
-                    if rest.is_zero() {
-                        let source = failure.into_cause();
-                        return Err(Error::InDoubt { name: name(), source });
-                    }
-                    tokio::time::sleep(backoff.pause(fastrand::f64()).min(rest)).await;
+                    return outcome;
                 }
+                Err(failure) => failure,
+            };
+            drop(turn);
+            let in_doubt = failure.in_doubt.is_some();
+            tracing::warn!(name = %hold.name, %failure, in_doubt, "release was not answered");
+            resent |= in_doubt;
+            if !failure.is_worth_a_retry() {
+                return Err(failure.into_error(|| format!("the release of lock {:?}", hold.name.as_str())));
+            }
+            let rest = hold.may_last_until().min(give_up).since(clock::now());
+            if rest.is_zero() {
+                if target == 0 {
+                    self.sweep_after(hold);
+                }
+                return Err(Error::InDoubt { name: name(), source: failure.into_cause() });
+            }
+            tokio::time::sleep(backoff.pause(fastrand::f64()).min(rest)).await;
+        }
+    }
+
+    /// Sends the release once.
+    async fn lower(&self, hold: &Hold, target: u32, resent: bool) -> Result<Result<(), Error>, Failure> {
+        let name = || hold.name.to_string();
+        let answer = self.backend.release(&hold.name, &hold.owner, target, self.release_limit(hold)).await?;
+        match answer {
+            Answer { value: Released::Freed | Released::Lowered, sent } => {
+                tracing::debug!(name = %hold.name, owner = %hold.owner, count = target, "released");
+                let mut state = hold.state();
+                state.confirmed = target;
+                state.doubt = state.doubt.filter(|doubt| !doubt.is_settled_by(sent.connection, sent.at));
+                Ok(Ok(()))
+            }
+            Answer { value: Released::NotHeld, .. } => {
+                hold.state().confirmed = 0;
+                // Only a release to zero leaves no hold behind, so only that one can meet its own success.
+                let resent = resent && target == 0;
+                Ok(match verdict::not_held(resent, clock::now(), hold.believed_until()) {
+                    NotHeld::Released => Ok(()),
+                    NotHeld::InDoubt => Err(Error::InDoubt { name: name(), source: None }),
+                    NotHeld::Lost => {
+                        tracing::warn!(name = %hold.name, owner = %hold.owner, "lost: found gone at release");
+                        Err(Error::Lost { name: name(), reason: LostReason::Taken })
+                    }
+                })
             }
         }
     }
 
     /// How long to wait for the answer to a release: as for any step, less when the lease is nearly over.
     fn release_limit(&self, hold: &Hold) -> Duration {
-        let rest = hold.believed_until().since(clock::now());
-        self.settings.usual_patience().min(rest.max(Duration::from_millis(50)))
+        let rest = hold.may_last_until().since(clock::now());
+        self.settings.usual_patience().min(rest.max(Duration::from_millis(100)))
     }
 
     /// After the end of a hold: if a request of it is still unaccounted for, sees to it that it finds nobody.
     fn sweep_after(self: &Arc<Self>, hold: &Hold) {
-        if let Some(doubt) = hold.state().doubt.take() {
+        let doubt = hold.state().doubt.take();
+        if let Some(doubt) = doubt {
             self.sweep(hold.name.clone(), hold.owner.clone(), self.release_limit(hold), doubt);
         }
+    }
+
+    /// After the end of a hold that was lost: where the store itself said so, nothing is left there but what is in doubt.
+    /// Where only the lease ran out here, the hold may still stand there.
+    fn sweep_lost(self: &Arc<Self>, hold: &Hold, reason: LostReason) {
+        if reason == LostReason::Expired {
+            let standing = Doubt::of_standing_hold(hold.may_last_until());
+            hold.state().doubt.get_or_insert(standing);
+        }
+        self.sweep_after(hold);
     }
 
     /// Ends, again and again, what a lost request of `owner` may have begun or may still begin, until it cannot.
     pub(super) fn sweep(self: &Arc<Self>, name: LockName, owner: OwnerId, limit: Duration, doubt: Doubt) {
         let shared = Arc::clone(self);
-        tracing::warn!(%name, %owner, "in doubt: a request got no answer, its effect is being undone");
         self.errands.adopt(async move {
+            tracing::warn!(%name, %owner, "in doubt: a request got no answer, its effect is being undone");
             let mut backoff = Backoff::default();
             loop {
-                let sent = clock::now();
+                let asked = clock::now();
                 let answer = shared.backend.release(&name, &owner, 0, limit).await;
-                if answer.is_ok_and(|answer| doubt.is_settled_by(answer.connection, sent))
-                    || doubt.is_moot(sent)
-                {
+                let settled =
+                    answer.is_ok_and(|answer| doubt.is_settled_by(answer.sent.connection, answer.sent.at));
+                if settled || doubt.is_moot(asked) {
                     return;
                 }
                 tokio::time::sleep(backoff.pause(fastrand::f64())).await;

@@ -124,6 +124,13 @@ impl Rooms {
         self.lock().get(name).and_then(|room| room.hold.clone())
     }
 
+    /// How many locks are held here, or are being given back; and how many are only wanted.
+    pub(crate) fn census(&self) -> (usize, usize) {
+        let rooms = self.lock();
+        let held = rooms.values().filter(|room| room.hold.is_some()).count();
+        (held, rooms.len() - held)
+    }
+
     /// How many tasks of this process wait for `name`.
     pub(crate) fn waiting(&self, name: &LockName) -> usize {
         self.lock().get(name).map_or(0, |room| room.queue.len())
@@ -139,7 +146,7 @@ impl Rooms {
         if room.hold.is_none() {
             rooms.remove(name);
         }
-        drop(rooms);
+        // Under the lock, so that it cannot overtake the wish of one who comes next.
         if was_listening {
             self.backend.unlisten(name);
         }
@@ -191,26 +198,23 @@ impl Seat {
     }
 
     /// The lock was granted: leaves the queue and puts the hold in the room, in one go, so that the next head never
-    /// sees a room that looks free.
-    pub(crate) fn trade_for(&mut self, hold: &Arc<Hold>) {
-        self.leave(Some(hold));
+    /// sees a room that looks free. The hold that stood there before, if any, which a new grant proves to be gone.
+    pub(crate) fn trade_for(&mut self, hold: &Arc<Hold>) -> Option<Arc<Hold>> {
+        self.leave(Some(hold))
     }
 
-    fn leave(&mut self, hold: Option<&Arc<Hold>>) {
+    fn leave(&mut self, hold: Option<&Arc<Hold>>) -> Option<Arc<Hold>> {
         if !std::mem::take(&mut self.seated) {
-            return;
+            return None;
         }
         let mut rooms = self.rooms.lock();
-        let Some(room) = rooms.get_mut(&self.name) else {
-            return;
-        };
-        if let Some(hold) = hold {
-            room.hold = Some(Arc::clone(hold));
-        }
+        let room = rooms.get_mut(&self.name)?;
+        let displaced = hold.and_then(|hold| room.hold.replace(Arc::clone(hold)));
         if let Some(bell) = room.queue.leave(self.ticket) {
             bell.ring();
         }
         self.rooms.tidy(rooms, &self.name);
+        displaced
     }
 }
 

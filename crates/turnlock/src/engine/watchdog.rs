@@ -77,11 +77,6 @@ impl Watchdog {
         self.look.notify_one();
     }
 
-    /// How many holds there are.
-    pub(crate) fn holds(&self) -> usize {
-        self.schedule().len()
-    }
-
     fn take_due(&self, now: Moment) -> Vec<Arc<Hold>> {
         let mut schedule = self.schedule();
         let due = if self.look_at_all.swap(false, Ordering::AcqRel) {
@@ -133,13 +128,12 @@ async fn renew(shared: Arc<Shared>, lines: Vec<(Renewal, Arc<Hold>)>) {
     let (renewals, holds): (Vec<_>, Vec<_>) = lines.into_iter().unzip();
     let shortest = renewals.iter().filter_map(|line| line.lease).min().unwrap_or(shared.settings.watchdog);
     let limit = shared.settings.patience(shortest).unwrap_or_else(|_| shared.settings.usual_patience());
-    let sent = clock::now();
-    let answer = shared.backend.renew(&renewals, limit).await;
-    let outcomes = match answer {
-        Ok(Answer { value, .. }) => value,
+    let asked = clock::now();
+    let (outcomes, sent) = match shared.backend.renew(&renewals, limit).await {
+        Ok(Answer { value, sent }) => (value, sent.at),
         Err(failure) => {
             tell_of_failure(&failure, holds.len());
-            Vec::new()
+            (Vec::new(), asked)
         }
     };
     let outcomes = outcomes.into_iter().chain(std::iter::repeat(None));
@@ -154,7 +148,10 @@ async fn renew(shared: Arc<Shared>, lines: Vec<(Renewal, Arc<Hold>)>) {
             (Some(Renewed::Renewed) | None, None) => {}
             (Some(Renewed::NotHeld), _) => shared.lose(hold, LostReason::Taken),
             // Unknown is not lost: asked again until the end of the lease.
-            (None, Some(lease)) => shared.watchdog.plan(hold, clock::now() + lease.renewal_period() / 10),
+            (None, Some(lease)) => {
+                hold.may_last_for(lease);
+                shared.watchdog.plan(hold, clock::now() + lease.renewal_period() / 10);
+            }
         }
     }
 }

@@ -21,6 +21,8 @@ pub(crate) const CASES: &[Case] = cases![
     who_may_not_set_an_expiry_leaves_no_lock_behind,
     a_server_that_is_not_there_is_an_error_in_time,
     a_password_is_never_shown,
+    an_unlock_does_not_wait_behind_a_store_that_is_away,
+    a_demoted_master_is_waited_for,
 ];
 
 async fn a_restart_is_told_to_holders_and_survived_by_waiters(mut rig: Rig) {
@@ -239,6 +241,8 @@ async fn a_server_that_is_not_there_is_an_error_in_time(mut rig: Rig) {
     for outcome in [
         client.lock("y").try_lock().await.map(drop),
         client.lock("y").lock().await.map(drop),
+        client.lock("y").try_lock_for(ms(20)).await.map(drop),
+        client.lock("y").try_lock_for(ms(600)).await.map(drop),
         client.lock("y").is_locked().await.map(drop),
     ] {
         let error = outcome.expect_err("nobody is there");
@@ -284,4 +288,44 @@ async fn a_password_is_never_shown(rig: Rig) {
     let _: () =
         redis::cmd("CONFIG").arg("SET").arg("requirepass").arg("").query_async(&mut plain).await.unwrap();
     assert!(!rig.client().await.lock("x").is_locked().await.expect("an answer"));
+}
+
+async fn an_unlock_does_not_wait_behind_a_store_that_is_away(mut rig: Rig) {
+    let client = rig.client_with(Client::builder().retry_for(ms(300)).connect_timeout(ms(300))).await;
+    let me = client.owner();
+    let lock = client.lock("x").owned_by(&me);
+    let (one, two, three) =
+        (lock.lock().await.unwrap(), lock.lock().await.unwrap(), lock.lock().await.unwrap());
+    rig.server_mut().stop().await;
+    // Its release goes on in the background for as long as the lease may last.
+    drop(one);
+    let start = Instant::now();
+    assert!(matches!(lock.try_lock().await, Err(Error::Unavailable { .. })));
+    assert!(matches!(lock.try_lock_for(ms(100)).await, Err(Error::Unavailable { .. })));
+    assert!(matches!(two.reenter().await, Err(Error::Unavailable { .. })));
+    let error = two.unlock().await.expect_err("nobody is there");
+    assert!(matches!(&error, Error::InDoubt { .. }), "{error}");
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    assert!(three.is_valid(), "its lease is not over");
+}
+
+async fn a_demoted_master_is_waited_for(rig: Rig) {
+    let mut plain = rig.plain().await;
+    let client = rig.client().await;
+    let mut follow = async |host: &str, port: &str| {
+        let _: () =
+            redis::cmd("REPLICAOF").arg(host).arg(port).query_async(&mut plain).await.expect("an answer");
+    };
+    follow("127.0.0.1", "1").await;
+    let error = client.lock("x").try_lock().await.expect_err("a replica takes no locks");
+    assert!(
+        matches!(&error, Error::Unavailable { .. }) && error.to_string().to_uppercase().contains("READONLY"),
+        "{error}"
+    );
+    let lock = client.lock("x");
+    let waiter = tokio::spawn(async move { lock.lock().await.expect("a turn") });
+    tokio::time::sleep(ms(100)).await;
+    assert!(!waiter.is_finished());
+    follow("NO", "ONE").await;
+    within(ms(2_000), "it goes on", waiter).await.expect("no panic").unlock().await.expect("held");
 }

@@ -19,6 +19,7 @@ pub(crate) const CASES: &[Case] = cases![
     renewals_go_out_in_batches,
     a_renewal_touches_only_its_own,
     a_subscription_outlives_its_last_waiter_for_a_moment,
+    a_released_lock_is_not_renewed,
 ];
 
 async fn a_held_lock_looks_as_redissons_does(rig: Rig) {
@@ -215,6 +216,19 @@ async fn a_subscription_outlives_its_last_waiter_for_a_moment(rig: Rig) {
     let spent = rig.server().calls().await.since(&before);
     assert_eq!((spent.of("subscribe"), spent.of("unsubscribe")), (1, 0));
     assert_eq!(listeners(&rig, channel).await, 1);
+    // Cancelled in the middle of it, too.
+    for number in 0..20 {
+        let name = format!("cancelled:{number}");
+        let _held = one.lock(&name).lock().await.expect("free");
+        let _ = tokio::time::timeout(std::time::Duration::from_micros(200 * number), two.lock(&name).lock())
+            .await;
+    }
+    eventually("in the end all are given up", Duration::from_secs(20), async || {
+        let mut cmd = redis::cmd("PUBSUB");
+        let channels: Vec<String> = cmd.arg("CHANNELS").query_async(&mut rig.plain().await).await.unwrap();
+        channels.is_empty()
+    })
+    .await;
     eventually("in the end it is given up", Duration::from_secs(20), async || {
         listeners(&rig, channel).await == 0
     })
@@ -225,4 +239,15 @@ async fn a_subscription_outlives_its_last_waiter_for_a_moment(rig: Rig) {
     eventually("it listens again", ms(2_000), async || listeners(&rig, channel).await == 1).await;
     guard.unlock().await.expect("held");
     within(PROMPT, "the message wakes it", task).await.expect("no panic").unlock().await.expect("held");
+}
+
+async fn a_released_lock_is_not_renewed(rig: Rig) {
+    let client = rig.client_with(Client::builder().watchdog(ms(150)).poll(NO_POLL)).await;
+    for _ in 0..10 {
+        client.lock("short").lock().await.expect("free").unlock().await.expect("held");
+    }
+    let before = rig.server().calls().await;
+    // Four periods: what is not to happen cannot be awaited.
+    tokio::time::sleep(ms(200)).await;
+    assert_eq!(sent(&rig.server().calls().await.since(&before)), 0);
 }

@@ -1,6 +1,9 @@
 use std::fmt;
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -10,7 +13,7 @@ use turnlock_core::LockName;
 
 use super::failure;
 use super::scripts::{self, Script};
-use crate::backend::{Answer, Failure, FailureKind, Signals};
+use crate::backend::{Answer, Failure, FailureKind, Sent, Signals};
 use crate::clock;
 
 /// The connection for commands: one at a time, shared by all callers, made anew when it breaks.
@@ -25,6 +28,17 @@ pub(super) struct Link {
     dialling: tokio::sync::Mutex<()>,
     dialled: AtomicU64,
     pub(super) signals: OnceLock<Weak<dyn Signals>>,
+}
+
+/// What became of a request.
+enum Outcome {
+    Answered(Value, Sent),
+    /// The server answered with an error: nothing was done.
+    Refused(RedisError),
+    /// The connection was dead before.
+    NotSent(RedisError),
+    /// It left, and nobody knows.
+    Unanswered(Failure),
 }
 
 struct Wire {
@@ -53,55 +67,68 @@ impl Link {
 
     /// Runs a script. Waits for the answer for `limit` at the most, not counting the time to connect.
     pub(super) async fn run(&self, call: ScriptCall, limit: Duration) -> Result<Answer<Value>, Failure> {
-        let wire = self.wire().await?;
-        let outcome = match self.send(&wire, &call.cmd, limit).await? {
-            // The server forgot its scripts (SCRIPT FLUSH, a restart). It did nothing, so sending the text is no resend.
-            Err(error) if failure::is_unknown_script(&error) => {
-                self.send(&wire, &call.by_text(), limit).await?
-            }
-            outcome => outcome,
-        };
+        let mut wire = self.wire().await?;
+        let mut outcome = self.send(&wire, &call.cmd, limit).await;
+        if matches!(&outcome, Outcome::NotSent(_)) {
+            // The connection had died since it was last used. Nothing left, so this is no resend.
+            wire = self.wire().await?;
+            outcome = self.send(&wire, &call.cmd, limit).await;
+        }
+        if matches!(&outcome, Outcome::Refused(error) if failure::is_unknown_script(error)) {
+            // The server forgot its scripts (SCRIPT FLUSH, a restart). It did nothing, so this is no resend either.
+            outcome = self.send(&wire, &call.by_text(), limit).await;
+        }
         match outcome {
-            Ok(value) => Ok(Answer { value, connection: wire.number }),
-            Err(error) if failure::is_wrong_type(&error) => Err(self.foreign_key(&wire, &call, limit).await),
-            Err(error) if error.code() == Some("CORRUPT") => {
+            Outcome::Answered(value, sent) => Ok(Answer { value, sent }),
+            Outcome::Refused(error) if failure::is_wrong_type(&error) => {
+                Err(self.foreign_key(&wire, &call, limit).await)
+            }
+            Outcome::Refused(error) if error.code() == Some("CORRUPT") => {
                 let found = error.detail().unwrap_or("something else").to_owned();
                 Err(Failure::refused(FailureKind::Corrupt { key: call.lock.key().to_owned(), found }))
             }
-            Err(error) => Err(failure::from_error(error, Some(wire.number))),
+            Outcome::Refused(error) | Outcome::NotSent(error) => Err(failure::from_error(error, None)),
+            Outcome::Unanswered(failure) => Err(failure),
         }
     }
 
-    /// One request. `Err` outside: no answer came; `Err` inside: the server answered with an error.
-    async fn send(
-        &self,
-        wire: &Wire,
-        cmd: &Cmd,
-        limit: Duration,
-    ) -> Result<Result<Value, RedisError>, Failure> {
-        let sent = clock::now();
+    /// Sends one request.
+    async fn send(&self, wire: &Wire, cmd: &Cmd, limit: Duration) -> Outcome {
+        let sent = Sent { connection: wire.number, at: clock::now() };
         let mut connection = wire.connection.clone();
-        let answer = tokio::time::timeout(limit, connection.send_packed_command(cmd)).await;
-        match answer.map(|answer| answer.and_then(Value::extract_error)) {
-            Ok(Err(error)) if failure::breaks_connection(&error) => {
+        let mut request = pin!(tokio::time::timeout(limit, connection.send_packed_command(cmd)));
+        // The request is handed to the task that owns the socket, so an answer takes at least a second look. An error at
+        // the first one means that there is no such task any more, and nothing was sent.
+        let first = poll_fn(|context| Poll::Ready(request.as_mut().poll(context))).await;
+        let is_first = first.is_ready();
+        let answer = match first {
+            Poll::Ready(answer) => answer,
+            Poll::Pending => request.await,
+        };
+        let Ok(answer) = answer else {
+            // Where others are being answered, the connection lives and one request was slow. Where nobody is, the
+            // other side may be gone without a word, and a new connection is the way to find out.
+            if wire.last_answer.load(Ordering::Relaxed) < sent.at.as_micros() {
                 self.hang_up(wire);
-                if failure::is_answer(&error) {
-                    Ok(Err(error))
-                } else {
-                    Err(failure::from_error(error, Some(wire.number)))
-                }
             }
-            Ok(outcome) => {
+            return Outcome::Unanswered(failure::timed_out("answer", limit, Some(sent)));
+        };
+        match answer.and_then(Value::extract_error) {
+            Ok(value) => {
                 wire.last_answer.store(clock::now().as_micros(), Ordering::Relaxed);
-                Ok(outcome)
+                Outcome::Answered(value, sent)
             }
-            Err(_) => {
-                // Where others are being answered, the connection lives and one request was slow. Where nobody is, the
-                // other side may be gone without a word, and a new connection is the way to find out.
-                if wire.last_answer.load(Ordering::Relaxed) < sent.as_micros() {
+            Err(error) => {
+                if failure::breaks_connection(&error) {
                     self.hang_up(wire);
+                } else {
+                    wire.last_answer.store(clock::now().as_micros(), Ordering::Relaxed);
                 }
-                Err(failure::timed_out("answer", limit, Some(wire.number)))
+                match error {
+                    error if failure::is_answer(&error) => Outcome::Refused(error),
+                    error if is_first => Outcome::NotSent(error),
+                    error => Outcome::Unanswered(failure::from_error(error, Some(sent))),
+                }
             }
         }
     }
@@ -111,7 +138,7 @@ impl Link {
         let mut cmd = redis::cmd("TYPE");
         cmd.arg(&key);
         let found = match self.send(wire, &cmd, limit).await {
-            Ok(Ok(Value::SimpleString(kind))) => format!("a value of type {kind}"),
+            Outcome::Answered(Value::SimpleString(kind), _) => format!("a value of type {kind}"),
             _ => "a value of another type".to_owned(),
         };
         Failure::refused(FailureKind::Corrupt { key, found })

@@ -16,7 +16,8 @@ use redis::Value;
 use turnlock_core::model::{Acquired, Released, Renewed, Snapshot};
 use turnlock_core::{Lease, LockName, OwnerId};
 
-use super::{Answer, Backend, Failure, FailureKind, Renewal, Signals, Step};
+use super::{Answer, Backend, Failure, FailureKind, Renewal, Sent, Signals, Step};
+use crate::clock;
 use link::{Link, ScriptCall};
 use subscriber::Subscriber;
 
@@ -44,9 +45,9 @@ impl Redis {
     ) -> Step<T> {
         let link = Arc::clone(&self.link);
         Box::pin(async move {
-            let Answer { value, connection } = link.run(call, limit).await?;
+            let Answer { value, sent } = link.run(call, limit).await?;
             match decode(value) {
-                Ok(value) => Ok(Answer { value, connection }),
+                Ok(value) => Ok(Answer { value, sent }),
                 Err(value) => Err(Failure::refused(FailureKind::Unavailable(Arc::new(io::Error::new(
                     io::ErrorKind::InvalidData,
                     format!("the server answered a script with {value:?}"),
@@ -140,7 +141,9 @@ impl Backend for Redis {
 
     fn renew(&self, lines: &[Renewal], limit: Duration) -> Step<Vec<Option<Renewed>>> {
         let Some(mut call) = ScriptCall::on_all(&scripts::RENEW, lines.iter().map(|line| &line.name)) else {
-            return Box::pin(async { Ok(Answer { value: Vec::new(), connection: 0 }) });
+            return Box::pin(async {
+                Ok(Answer { value: Vec::new(), sent: Sent { connection: 0, at: clock::now() } })
+            });
         };
         for line in lines {
             call = call.arg(line.owner.as_str()).arg(line.lease.map_or(0, Lease::as_millis));
@@ -161,9 +164,9 @@ impl Backend for Redis {
         let step = self.step(call, limit, decode_snapshot);
         let key = name.key().to_owned();
         Box::pin(async move {
-            let Answer { value, connection } = step.await?;
+            let Answer { value, sent } = step.await?;
             match value {
-                Ok(value) => Ok(Answer { value, connection }),
+                Ok(value) => Ok(Answer { value, sent }),
                 Err(found) => Err(Failure::refused(FailureKind::Corrupt { key, found })),
             }
         })

@@ -179,6 +179,12 @@ impl Listener {
                 }
                 Some(outcome) = requests.next(), if !requests.is_empty() => match outcome {
                     Outcome::Subscribed(channels, occasion) => self.confirm(&channels, occasion),
+                    Outcome::Refused(channels) if channels.len() > 1 => {
+                        // One of them is forbidden, and not the fault of the others.
+                        for channel in channels {
+                            requests.push(self.subscribe(sink.clone(), vec![channel], Occasion::Resumed));
+                        }
+                    }
                     Outcome::Refused(channels) => self.channels.retain(|key, _| !channels.contains(key)),
                     Outcome::Unanswered => return End::ConnectionLost,
                 },
@@ -241,8 +247,11 @@ impl Listener {
         for key in channels {
             if let Some(channel) = self.channels.get_mut(key) {
                 channel.confirmed = true;
-                for waiter in channel.waiting.drain(..) {
-                    let _ = waiter.send(());
+                // Who does not wait for this any more is told to look again, as it would have done.
+                let left = channel.waiting.drain(..).filter_map(|waiter| waiter.send(()).err()).count();
+                if left > 0 {
+                    let name = channel.name.clone();
+                    self.tell(|signals| signals.freed(&name));
                 }
             }
         }

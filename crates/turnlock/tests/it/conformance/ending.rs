@@ -9,6 +9,7 @@ use crate::{Case, cases};
 pub(super) const CASES: &[Case] = cases![
     unlock_tells_never_held_from_lost,
     force_unlock_frees_and_wakes_and_tells_the_holder,
+    force_unlock_leaves_one_holder_in_one_client,
     a_late_release_harms_nobody,
     a_panic_while_holding_gives_the_lock_back,
     a_guard_may_be_dropped_without_a_runtime,
@@ -56,6 +57,23 @@ async fn force_unlock_frees_and_wakes_and_tells_the_holder(rig: Rig) {
         assert_eq!(within(patience, "the holder hears of it", guard.lost()).await, LostReason::Taken);
         assert!(matches!(guard.unlock().await, Err(Error::Lost { reason: LostReason::Taken, .. })));
         assert!(next.is_valid(), "the old holder's end did not touch the new one");
+        next.unlock().await.expect("held");
+    }
+}
+
+async fn force_unlock_leaves_one_holder_in_one_client(rig: Rig) {
+    let client = rig.client().await;
+    for round in 0..12 {
+        let lock = client.lock(&rig.name());
+        let lock = if round % 2 == 0 { lock } else { lock.lease(ms(20_000)) };
+        let guard = lock.lock().await.expect("free");
+        let waiting = lock.clone();
+        let task = tokio::spawn(async move { waiting.lock().await.expect("a turn") });
+        eventually("it waits", ms(2_000), async || lock.inspect().await.unwrap().waiting_here == 1).await;
+        assert!(lock.force_unlock().await.expect("an answer"));
+        let next = within(PROMPT, "the waiter gets it", task).await.expect("no panic");
+        within(PROMPT, "the old holder is told", guard.lost()).await;
+        assert!(!guard.is_valid() && next.is_valid());
         next.unlock().await.expect("held");
     }
 }
@@ -108,8 +126,14 @@ async fn a_guard_may_outlive_the_runtime(rig: Rig) {
                 let guard = client.lock(&name).lock().await.expect("free");
                 (client, guard)
             });
+            let unlocked = runtime.block_on(client.lock("unlocked").lock()).expect("free");
             runtime.shutdown_timeout(ms(500));
             let started = std::time::Instant::now();
+            let bare = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+            let refused = bare.block_on(client.lock("new").lock());
+            assert!(matches!(refused, Err(Error::ShuttingDown)), "{refused:?}");
+            let outcome = bare.block_on(unlocked.unlock());
+            assert!(matches!(outcome, Err(Error::InDoubt { .. })), "{outcome:?}");
             drop(guard);
             drop(client);
             (started, rig)

@@ -8,7 +8,9 @@ use crate::{Case, cases};
 
 pub(super) const CASES: &[Case] = cases![
     a_reentry_counts_on_the_store_and_ends_in_any_order,
+    a_reentry_begins_nothing,
     an_owner_gets_again_what_it_holds,
+    an_owner_whose_tasks_come_and_go_never_fails,
     tasks_of_one_owner_do_not_wait_for_each_other,
     a_fixed_lease_ends_by_itself_and_says_so_first,
     a_renewed_lock_outlives_its_lease,
@@ -35,6 +37,37 @@ async fn a_reentry_counts_on_the_store_and_ends_in_any_order(rig: Rig) {
     assert!(inner.is_valid());
     inner.unlock().await.expect("held");
     assert!(!lock.is_locked().await.expect("an answer"));
+}
+
+async fn a_reentry_begins_nothing(rig: Rig) {
+    let lock = rig.client().await.lock(&rig.name());
+    let guard = lock.lock().await.expect("free");
+    rig.lose_data().await;
+    // Long before a renewal could find out.
+    let error = guard.reenter().await.expect_err("nothing to deepen");
+    assert!(matches!(error, Error::Lost { reason: LostReason::Taken, .. }), "{error}");
+    assert!(!lock.is_locked().await.expect("an answer"));
+    assert!(!guard.is_valid());
+}
+
+async fn an_owner_whose_tasks_come_and_go_never_fails(rig: Rig) {
+    let client = rig.client().await;
+    let lock = client.lock(&rig.name()).owned_by(&client.owner());
+    let tasks: Vec<_> = (0..4)
+        .map(|_| {
+            let lock = lock.clone();
+            tokio::spawn(async move {
+                for turn in 0..50 {
+                    let guard = lock.lock().await.expect("a turn, or one more of the same");
+                    if turn % 2 == 0 { drop(guard) } else { guard.unlock().await.expect("held") }
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        within(ms(20_000), "all come through", task).await.expect("no panic");
+    }
+    eventually("nothing is left", PROMPT, async || !lock.is_locked().await.unwrap()).await;
 }
 
 async fn an_owner_gets_again_what_it_holds(rig: Rig) {
