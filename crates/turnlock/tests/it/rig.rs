@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
-use turnlock::{Builder, Client, MemoryStore, blocking};
+use turnlock::{Builder, Client, Guard, MemoryStore, blocking};
 use turnlock_testkit::RedisServer;
 
 /// The stores that the conformance suite runs on.
@@ -90,6 +90,21 @@ impl Rig {
                 let mut plain = server.client().await;
                 let keys: Vec<String> = plain.keys("*").await.expect("keys");
                 let _: () = plain.del(keys).await.expect("deleted");
+            }
+        }
+    }
+
+    /// Ends a hold so that nobody hears of it.
+    pub(crate) async fn release_unheard(&self, guard: Guard) {
+        match &self.store {
+            Running::Memory(store) => {
+                store.lose_signals(true);
+                guard.unlock().await.expect("held");
+                store.lose_signals(false);
+            }
+            Running::Redis(server) => {
+                let _: () = server.client().await.del(guard.name()).await.expect("deleted");
+                assert!(guard.unlock().await.is_err());
             }
         }
     }
