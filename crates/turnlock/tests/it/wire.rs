@@ -20,6 +20,7 @@ pub(crate) const CASES: &[Case] = cases![
     a_renewal_touches_only_its_own,
     a_subscription_outlives_its_last_waiter_for_a_moment,
     a_released_lock_is_not_renewed,
+    a_dropped_client_leaves_no_connection,
 ];
 
 async fn a_held_lock_looks_as_redissons_does(rig: Rig) {
@@ -250,4 +251,33 @@ async fn a_released_lock_is_not_renewed(rig: Rig) {
     // Four periods: what is not to happen cannot be awaited.
     tokio::time::sleep(ms(200)).await;
     assert_eq!(sent(&rig.server().calls().await.since(&before)), 0);
+}
+
+async fn a_dropped_client_leaves_no_connection(rig: Rig) {
+    let mut plain = rig.plain().await;
+    let mut connections = async || {
+        let list: String = redis::cmd("CLIENT").arg("LIST").query_async(&mut plain).await.expect("a list");
+        list.lines().count()
+    };
+    assert_eq!(connections().await, 1, "only the one that looks");
+    for _ in 0..3 {
+        let client = rig.client().await;
+        assert_eq!(connections().await, 3, "one for commands, one for messages");
+        let guard = client.lock("x").lock().await.expect("free");
+        let waiting = client.lock("x");
+        assert!(waiting.try_lock_for(ms(150)).await.expect("an answer").is_none());
+        drop((client, waiting, guard));
+        let blocking = tokio::task::spawn_blocking({
+            let client = rig.blocking_client();
+            move || drop(client.lock("y").lock().expect("free"))
+        });
+        blocking.await.expect("no panic");
+        let start = Instant::now();
+        while connections().await > 1 {
+            assert!(start.elapsed() < ms(5_000), "connections are left");
+            tokio::time::sleep(ms(10)).await;
+        }
+    }
+    let keys: Vec<String> = plain.keys("*").await.expect("keys");
+    assert!(keys.is_empty(), "{keys:?}");
 }
