@@ -22,8 +22,23 @@ impl ClientId {
     pub fn owner(self, number: u64) -> OwnerId {
         let mut buffer = [0; Hyphenated::LENGTH];
         let uuid = self.0.hyphenated().encode_lower(&mut buffer);
-        OwnerId([&*uuid, ":", &number.to_string()].concat().into())
+        let mut digits = [0; 20];
+        OwnerId([&*uuid, ":", decimal(number, &mut digits)].concat().into())
     }
+}
+
+/// A number in decimal, without an allocation: an owner is made for every hold.
+fn decimal(mut number: u64, digits: &mut [u8; 20]) -> &str {
+    let mut start = digits.len();
+    loop {
+        start -= 1;
+        digits[start] = b'0' + u8::try_from(number % 10).unwrap_or_default();
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    std::str::from_utf8(&digits[start..]).unwrap_or_default()
 }
 
 impl fmt::Display for ClientId {
@@ -82,6 +97,8 @@ mod tests {
         let client = ClientId::from_random([7; 16]);
         let owner = client.owner(12);
         assert_eq!(owner.as_str(), "07070707-0707-4707-8707-070707070707:12");
+        assert_eq!(client.owner(0).as_str(), "07070707-0707-4707-8707-070707070707:0");
+        assert_eq!(client.owner(u64::MAX).as_str(), format!("{client}:{}", u64::MAX));
         assert!(owner.is_of(client));
         assert!(!owner.is_of(ClientId::from_random([8; 16])));
     }

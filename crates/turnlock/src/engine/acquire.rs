@@ -115,8 +115,8 @@ pub(crate) async fn acquire(engine: &Arc<Engine>, ask: Ask) -> Result<Option<Gua
                     Ok(Ok(guard)) => {
                         // Granted while the client was being closed: nobody would renew it.
                         shared.check_open()?;
-                        let waited = clock::now().since(began);
-                        tracing::debug!(name = %ask.name, owner = %guard.owner_id(), ?waited, "acquired");
+                        let owner = guard.owner_id();
+                        tracing::debug!(name = %ask.name, %owner, waited = ?clock::now().since(began), "acquired");
                         return Ok(Some(guard));
                     }
                     Ok(Err(ttl)) => {

@@ -17,11 +17,10 @@ impl Shared {
     /// goes on alone.
     pub(crate) async fn give_back(self: &Arc<Self>, hold: Arc<Hold>, term: Term) -> Result<(), Error> {
         let give_up = clock::now() + self.settings.retry_for;
-        let name = hold.name.to_string();
         let work = self.begin_release(Arc::clone(&hold), term, give_up);
         if self.errands.are_closed() {
             // The runtime of the client is gone, and with it the connections.
-            return Err(Error::InDoubt { name, source: None });
+            return Err(Error::InDoubt { name: hold.name.to_string(), source: None });
         }
         let outcome = Errand::new(&self.errands, work).await;
         if matches!(outcome, Err(Error::InDoubt { .. })) && clock::now() < hold.may_last_until() {

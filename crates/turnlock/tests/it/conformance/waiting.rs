@@ -133,6 +133,8 @@ async fn a_waiter_behind_its_own_process_sees_a_forced_unlock(rig: Rig) {
     assert!(two.lock(&name).force_unlock().await.expect("an answer"));
     let next = within(PROMPT, "the waiter hears of it", task).await.expect("no panic");
     assert!(next.is_valid());
+    // The grant to the waiter is proof enough.
+    within(PROMPT, "the old holder is told", guard.lost()).await;
     assert!(guard.unlock().await.is_err());
 }
 
