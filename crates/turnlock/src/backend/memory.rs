@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use turnlock_core::model::{Acquired, LockState, Released, Renewed, Snapshot};
-use turnlock_core::{Lease, LockName, Moment, OwnerId};
+use turnlock_core::{Lease, LockName, Moment};
 
-use super::{Answer, Backend, Renewal, Sent, Signals, Step};
+use super::{Answer, Backend, Claim, Renewal, Sent, Signals, Step};
 use crate::clock;
 
 /// Locks in the memory of this process: the model and a mutex.
@@ -133,20 +133,15 @@ fn at_once<T: Send + 'static>(step: impl FnOnce() -> T + Send + 'static) -> Step
 }
 
 impl Backend for Memory {
-    fn acquire(
-        &self,
-        name: &LockName,
-        owner: &OwnerId,
-        target: u32,
-        lease: Lease,
-        _: Duration,
-    ) -> Step<Acquired> {
-        let (store, name, owner) = (self.store.clone(), name.clone(), owner.clone());
+    fn acquire(&self, claim: Claim<'_>, lease: Lease, _: Duration) -> Step<Acquired> {
+        let (store, name, owner) = (self.store.clone(), claim.name.clone(), claim.owner.clone());
+        let target = claim.target;
         at_once(move || store.step(&name, |lock, now| lock.acquire(now, &owner, target, lease)))
     }
 
-    fn release(&self, name: &LockName, owner: &OwnerId, target: u32, _: Duration) -> Step<Released> {
-        let (store, name, owner) = (self.store.clone(), name.clone(), owner.clone());
+    fn release(&self, claim: Claim<'_>, _: Duration) -> Step<Released> {
+        let (store, name, owner) = (self.store.clone(), claim.name.clone(), claim.owner.clone());
+        let target = claim.target;
         at_once(move || {
             let answer = store.step(&name, |lock, now| lock.release(now, &owner, target));
             if answer == Released::Freed {

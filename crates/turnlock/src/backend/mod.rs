@@ -87,6 +87,14 @@ impl fmt::Display for Failure {
     }
 }
 
+/// What an owner shall have of a lock: a hold of this count.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Claim<'a> {
+    pub(crate) name: &'a LockName,
+    pub(crate) owner: &'a OwnerId,
+    pub(crate) target: u32,
+}
+
 /// One line of a batch of renewals. A lease of `None` only looks whether the owner holds.
 #[derive(Clone, Debug)]
 pub(crate) struct Renewal {
@@ -99,16 +107,11 @@ pub(crate) struct Renewal {
 ///
 /// Each method is one atomic step of the model of the same name, and waits for its answer for `limit` at the most.
 pub(crate) trait Backend: Send + Sync + fmt::Debug {
-    fn acquire(
-        &self,
-        name: &LockName,
-        owner: &OwnerId,
-        target: u32,
-        lease: Lease,
-        limit: Duration,
-    ) -> Step<Acquired>;
+    /// Takes the lock, or raises the count of a hold to the target.
+    fn acquire(&self, claim: Claim<'_>, lease: Lease, limit: Duration) -> Step<Acquired>;
 
-    fn release(&self, name: &LockName, owner: &OwnerId, target: u32, limit: Duration) -> Step<Released>;
+    /// Lowers the count of a hold to the target; zero ends it.
+    fn release(&self, claim: Claim<'_>, limit: Duration) -> Step<Released>;
 
     /// Each line has an outcome of its own, in the order of the lines; `None` where the store failed with just that one.
     fn renew(&self, lines: &[Renewal], limit: Duration) -> Step<Vec<Option<Renewed>>>;

@@ -14,7 +14,7 @@ use super::errand::Errand;
 use super::hold::{Hold, Term};
 use super::rooms::{Join, Seat};
 use super::troubles::Troubles;
-use crate::backend::{Answer, Failure};
+use crate::backend::{Answer, Claim, Failure};
 use crate::clock;
 use crate::error::{Error, LostReason};
 use crate::guard::Guard;
@@ -203,7 +203,8 @@ impl Attempt {
     /// Asks the store once. Gives itself back, with a guard, the rest of another's lease, or a failure.
     async fn send(mut self) -> (Self, Result<Result<Guard, Option<Duration>>, Failure>) {
         let lease = self.term.lease();
-        match self.engine.shared.backend.acquire(&self.name, &self.owner, 1, lease, self.limit).await {
+        let claim = Claim { name: &self.name, owner: &self.owner, target: 1 };
+        match self.engine.shared.backend.acquire(claim, lease, self.limit).await {
             Ok(Answer { value: Acquired::Granted, sent }) => {
                 let (name, owner) = (self.name.clone(), self.owner.clone());
                 let hold = Arc::new(Hold::granted(name, owner, self.term, sent.at, self.doubt.take()));

@@ -5,6 +5,7 @@ use tokio::sync::Notify;
 use turnlock_core::renewal::Appointment;
 use turnlock_core::{Doubt, Lease, LockName, Moment, OwnerId};
 
+use crate::backend::Claim;
 use crate::clock;
 use crate::error::LostReason;
 
@@ -93,6 +94,11 @@ impl Hold {
             state: Mutex::new(state),
             ended: Notify::new(),
         }
+    }
+
+    /// What this owner shall have of the lock.
+    pub(crate) fn claim(&self, target: u32) -> Claim<'_> {
+        Claim { name: &self.name, owner: &self.owner, target }
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, HoldState> {

@@ -49,8 +49,7 @@ async fn deepen(
         if target == 1 {
             return Err(Error::NotHeld { name: name(), owner: hold.owner.to_string() });
         }
-        let failure = match shared.backend.acquire(&hold.name, &hold.owner, target, term.lease(), limit).await
-        {
+        let failure = match shared.backend.acquire(hold.claim(target), term.lease(), limit).await {
             Ok(Answer { value: Acquired::Granted, sent }) => {
                 hold.confirmed_for(term.lease(), sent.at);
                 return admit(&engine, &hold, target, term);

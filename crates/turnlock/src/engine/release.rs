@@ -8,7 +8,7 @@ use turnlock_core::{Backoff, Doubt, LockName, Moment, OwnerId};
 use super::Shared;
 use super::errand::Errand;
 use super::hold::{Hold, Standing, Term};
-use crate::backend::{Answer, Failure};
+use crate::backend::{Answer, Claim, Failure};
 use crate::clock;
 use crate::error::{Error, LostReason};
 
@@ -117,7 +117,7 @@ impl Shared {
     /// Sends the release once.
     async fn lower(&self, hold: &Hold, target: u32, resent: bool) -> Result<Result<(), Error>, Failure> {
         let name = || hold.name.to_string();
-        let answer = self.backend.release(&hold.name, &hold.owner, target, self.release_limit(hold)).await?;
+        let answer = self.backend.release(hold.claim(target), self.release_limit(hold)).await?;
         match answer {
             Answer { value: Released::Freed | Released::Lowered, sent } => {
                 tracing::debug!(name = %hold.name, owner = %hold.owner, count = target, "released");
@@ -174,7 +174,8 @@ impl Shared {
             let mut backoff = Backoff::default();
             loop {
                 let asked = clock::now();
-                let answer = shared.backend.release(&name, &owner, 0, limit).await;
+                let answer =
+                    shared.backend.release(Claim { name: &name, owner: &owner, target: 0 }, limit).await;
                 let settled =
                     answer.is_ok_and(|answer| doubt.is_settled_by(answer.sent.connection, answer.sent.at));
                 if settled || doubt.is_moot(asked) {

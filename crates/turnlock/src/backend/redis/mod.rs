@@ -16,7 +16,7 @@ use redis::Value;
 use turnlock_core::model::{Acquired, Released, Renewed, Snapshot};
 use turnlock_core::{Lease, LockName, OwnerId};
 
-use super::{Answer, Backend, Failure, FailureKind, Renewal, Sent, Signals, Step};
+use super::{Answer, Backend, Claim, Failure, FailureKind, Renewal, Sent, Signals, Step};
 use crate::clock;
 use link::{Link, ScriptCall};
 use subscriber::Subscriber;
@@ -120,22 +120,15 @@ fn millis(ttl: i64) -> Option<Duration> {
 }
 
 impl Backend for Redis {
-    fn acquire(
-        &self,
-        name: &LockName,
-        owner: &OwnerId,
-        target: u32,
-        lease: Lease,
-        limit: Duration,
-    ) -> Step<Acquired> {
-        let call =
-            ScriptCall::on(&scripts::ACQUIRE, name).arg(owner.as_str()).arg(target).arg(lease.as_millis());
+    fn acquire(&self, claim: Claim<'_>, lease: Lease, limit: Duration) -> Step<Acquired> {
+        let call = ScriptCall::on(&scripts::ACQUIRE, claim.name);
+        let call = call.arg(claim.owner.as_str()).arg(claim.target).arg(lease.as_millis());
         self.step(call, limit, decode_acquired)
     }
 
-    fn release(&self, name: &LockName, owner: &OwnerId, target: u32, limit: Duration) -> Step<Released> {
-        let call =
-            ScriptCall::on(&scripts::RELEASE, name).arg(owner.as_str()).arg(target).arg(name.channel());
+    fn release(&self, claim: Claim<'_>, limit: Duration) -> Step<Released> {
+        let call = ScriptCall::on(&scripts::RELEASE, claim.name);
+        let call = call.arg(claim.owner.as_str()).arg(claim.target).arg(claim.name.channel());
         self.step(call, limit, decode_released)
     }
 

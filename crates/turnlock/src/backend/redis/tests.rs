@@ -12,7 +12,7 @@ use turnlock_core::{Lease, LockName, OwnerId};
 use turnlock_testkit::RedisServer;
 
 use super::Redis;
-use crate::backend::{Backend, Renewal};
+use crate::backend::{Backend, Claim, Renewal};
 use crate::clock;
 
 const LIMIT: Duration = Duration::from_secs(10);
@@ -81,14 +81,21 @@ async fn compare(
         match op {
             Op::Acquire { owner, target, lease: millis } => {
                 let (owner, lease) = (&owners[*owner], lease(*millis));
-                let ours = redis.acquire(name, owner, *target, lease, LIMIT).await.expect("an answer").value;
+                let ours = redis
+                    .acquire(Claim { name, owner, target: *target }, lease, LIMIT)
+                    .await
+                    .expect("an answer")
+                    .value;
                 let expected = model.acquire(before, owner, *target, lease);
                 drift = drift.max(clock::now().since(before));
                 prop_assert!(same_answer(ours, expected, drift), "{op:?}: {ours:?}, the model {expected:?}");
             }
             Op::Release { owner, target } => {
-                let ours =
-                    redis.release(name, &owners[*owner], *target, LIMIT).await.expect("an answer").value;
+                let ours = redis
+                    .release(Claim { name, owner: &owners[*owner], target: *target }, LIMIT)
+                    .await
+                    .expect("an answer")
+                    .value;
                 prop_assert_eq!(ours, model.release(before, &owners[*owner], *target), "{:?}", op);
             }
             Op::Renew { owner, lease: millis } => {
