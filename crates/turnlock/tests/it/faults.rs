@@ -49,7 +49,7 @@ async fn a_restart_is_told_to_holders_and_survived_by_waiters(mut rig: Rig) {
 
 async fn forgotten_scripts_are_sent_again(rig: Rig) {
     let mut plain = rig.plain().await;
-    let client = rig.client_with(Client::builder().watchdog(ms(300)).poll(NO_POLL)).await;
+    let client = rig.client_with(Client::builder().watchdog(ms(1_200)).poll(NO_POLL)).await;
     let mut flush = async || {
         let _: () = redis::cmd("SCRIPT").arg("FLUSH").query_async(&mut plain).await.unwrap();
     };
@@ -57,7 +57,7 @@ async fn forgotten_scripts_are_sent_again(rig: Rig) {
     let guard = client.lock("a").lock().await.expect("free");
     let end = guard.valid_until();
     flush().await;
-    eventually("it is renewed all the same", ms(2_000), async || guard.valid_until() > end + ms(200)).await;
+    eventually("it is renewed all the same", ms(4_000), async || guard.valid_until() > end + ms(200)).await;
     flush().await;
     assert!(client.lock("a").is_locked().await.expect("an answer"));
     flush().await;
@@ -69,7 +69,8 @@ async fn forgotten_scripts_are_sent_again(rig: Rig) {
 
 async fn at_maxmemory_releases_and_renewals_still_work(rig: Rig) {
     let mut plain = rig.plain().await;
-    let client = rig.client_with(Client::builder().watchdog(ms(300)).poll(NO_POLL).retry_for(ms(200))).await;
+    let client =
+        rig.client_with(Client::builder().watchdog(ms(1_200)).poll(NO_POLL).retry_for(ms(200))).await;
     let guard = client.lock("held").lock().await.expect("free");
     let inner = guard.reenter().await.expect("held");
     let mut limit = async |bytes: u64| {
@@ -85,7 +86,7 @@ async fn at_maxmemory_releases_and_renewals_still_work(rig: Rig) {
     let error = client.lock("new").lock().await.expect_err("no room");
     assert!(matches!(&error, Error::Unavailable { .. }) && error.to_string().contains("OOM"), "{error}");
     let end = guard.valid_until();
-    eventually("it is renewed", ms(2_000), async || guard.valid_until() > end + ms(200)).await;
+    eventually("it is renewed", ms(4_000), async || guard.valid_until() > end + ms(200)).await;
     inner.unlock().await.expect("the count is ours, whatever the server can write down");
     assert!(client.lock("held").is_locked().await.expect("an answer"));
     guard.unlock().await.expect("released");

@@ -194,41 +194,56 @@ async fn a_message_connection_that_comes_back_wakes_everybody(rig: Rig) {
 }
 
 async fn a_half_open_connection_is_told_before_the_server_lets_go(rig: Rig) {
-    let (proxy, client) = proxied(&rig, Client::builder().watchdog(ms(1_200)).poll(NO_POLL)).await;
-    let renewed = client.lock("renewed").lock().await.expect("free");
-    let fixed = client.lock("fixed").lease(ms(900)).lock().await.expect("free");
-    proxy.black_hole();
+    // What is measured is a timer, to some milliseconds: a round in which the machine slept over it shows nothing.
+    const ROUNDS: usize = 6;
+    for round in 0..ROUNDS {
+        if is_told_in_time(&rig, &format!("half-open-{round}")).await {
+            return;
+        }
+    }
+    panic!("told late in each of {ROUNDS} rounds");
+}
+
+/// Whether a timer that was due was heard in time; if it was, the server still had the lock then.
+async fn is_told_in_time(rig: &Rig, name: &str) -> bool {
+    let (proxy, client) = proxied(rig, Client::builder().watchdog(ms(1_200)).poll(NO_POLL)).await;
     let mut plain = rig.plain().await;
-    for guard in [&fixed, &renewed] {
-        let reason = within(ms(2_000), "the holder is told", guard.lost()).await;
+    let (renewed, fixed) = (format!("{name}-renewed"), format!("{name}-fixed"));
+    let renewed = client.lock(&renewed).lock().await.expect("free");
+    let fixed = client.lock(&fixed).lease(ms(900)).lock().await.expect("free");
+    proxy.black_hole();
+    let ends = [&fixed, &renewed].map(|guard| (guard, guard.valid_until()));
+    for (guard, end) in ends {
+        let reason = within(ms(2_500), "the holder is told", guard.lost()).await;
+        let late = Instant::now().saturating_duration_since(end);
         let left: i64 = plain.pttl(guard.name()).await.expect("an answer");
         assert_eq!(reason, LostReason::Expired);
         assert!(!guard.is_valid());
+        if left <= 0 && late > ms(4) {
+            return false;
+        }
         assert!(left > 0, "the server had let go of {} before its holder was told", guard.name());
     }
     // The server hands the locks on, and nobody is surprised.
     let other = rig.client().await;
-    for name in ["renewed", "fixed"] {
-        within(ms(1_000), "the lease ends", other.lock(name).lock())
-            .await
-            .expect("a turn")
-            .unlock()
-            .await
-            .expect("held");
+    for guard in [&fixed, &renewed] {
+        let next = within(ms(1_500), "the lease ends", other.lock(guard.name()).lock()).await;
+        next.expect("a turn").unlock().await.expect("held");
     }
+    true
 }
 
 async fn a_short_outage_is_unknown_and_not_lost(rig: Rig) {
     let (proxy, client) =
-        proxied(&rig, Client::builder().watchdog(ms(2_000)).response_timeout(ms(100))).await;
+        proxied(&rig, Client::builder().watchdog(ms(4_000)).response_timeout(ms(100))).await;
     let guard = client.lock("kept").lock().await.expect("free");
     let before = guard.valid_until();
     proxy.black_hole();
     // Past the moment at which the first renewal is due, so that it fails.
-    tokio::time::sleep(ms(900)).await;
+    tokio::time::sleep(ms(1_600)).await;
     assert!(guard.is_valid(), "a failed renewal is not the end");
     proxy.pass();
-    eventually("it is renewed", ms(1_000), async || guard.valid_until() > before + ms(500)).await;
+    eventually("it is renewed", ms(2_000), async || guard.valid_until() > before + ms(500)).await;
     assert!(guard.is_valid());
     guard.unlock().await.expect("held");
 }

@@ -97,7 +97,7 @@ async fn scene(rig: &Rig, diary: &Diary) {
     let _: () = redis::cmd("ACL").arg(&set).query_async(&mut plain).await.unwrap();
     let proxy = FaultProxy::start(rig.server().port()).await;
     let url = format!("redis://worker:c4n4ry@127.0.0.1:{}", proxy.port());
-    let client = Client::builder().watchdog(ms(300)).retry_for(ms(100)).connect(&url).await.unwrap();
+    let client = Client::builder().watchdog(ms(900)).retry_for(ms(100)).connect(&url).await.unwrap();
     let guard = client.lock("a").lock().await.unwrap();
     let other = Client::connect(&rig.server().url()).await.unwrap();
     assert!(other.lock("a").try_lock_for(ms(20)).await.unwrap().is_none());

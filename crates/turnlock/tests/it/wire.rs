@@ -183,7 +183,7 @@ async fn renewals_go_out_in_batches(rig: Rig) {
 
 async fn a_renewal_touches_only_its_own(rig: Rig) {
     let mut plain = rig.plain().await;
-    let client = rig.client_with(Client::builder().watchdog(ms(450)).poll(NO_POLL)).await;
+    let client = rig.client_with(Client::builder().watchdog(ms(900)).poll(NO_POLL)).await;
     // One lock is taken away and given to another with a short lease, one is replaced by something else entirely.
     let taken = client.lock("taken").lock().await.expect("free");
     let replaced = client.lock("replaced").lock().await.expect("free");
@@ -197,8 +197,8 @@ async fn a_renewal_touches_only_its_own(rig: Rig) {
         .query_async(&mut plain)
         .await
         .unwrap();
-    within(ms(500), "the first is lost", taken.lost()).await;
-    within(ms(800), "the second cannot be renewed, and ends", replaced.lost()).await;
+    within(ms(1_000), "the first is lost", taken.lost()).await;
+    within(ms(1_500), "the second cannot be renewed, and ends", replaced.lost()).await;
     assert!(kept.is_valid(), "the third is renewed beside them");
     let ttl: u64 = plain.pttl("taken").await.unwrap();
     assert!(ttl > 50_000, "the stranger's lease is as it was: {ttl}");

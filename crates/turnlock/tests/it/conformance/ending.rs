@@ -185,12 +185,12 @@ async fn shutdown_drains_and_refuses(rig: Rig) {
 }
 
 async fn shutdown_takes_no_lock_away(rig: Rig) {
-    let client = rig.client_with(Client::builder().watchdog(ms(300))).await;
+    let client = rig.client_with(Client::builder().watchdog(ms(900))).await;
     let guard = client.lock(&rig.name()).lock().await.expect("free");
     let left = client.shutdown(ms(100)).await;
     assert_eq!((left.held, left.is_clean()), (1, false));
     assert!(guard.is_valid(), "still the holder's");
-    within(ms(600), "not renewed any more, it ends with its lease", guard.lost()).await;
+    within(ms(2_000), "not renewed any more, it ends with its lease", guard.lost()).await;
 }
 
 async fn the_last_handle_may_go_before_the_release_is_done(rig: Rig) {
