@@ -34,6 +34,12 @@ impl Doubt {
         Self { connection: NO_CONNECTION, over: Moment::from_micros(0), moot: end }
     }
 
+    /// The same, of a hold that may stand on the store until `end` besides.
+    #[must_use]
+    pub fn lasting_until(self, end: Moment) -> Self {
+        Self { moot: self.moot.max(end), ..self }
+    }
+
     /// Whether an undo that was sent at `sent` on `connection`, and answered, settles the matter.
     pub fn is_settled_by(self, connection: u64, sent: Moment) -> bool {
         connection == self.connection || sent >= self.over

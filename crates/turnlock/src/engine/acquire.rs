@@ -132,7 +132,8 @@ pub(crate) async fn acquire(engine: &Arc<Engine>, ask: Ask) -> Result<Option<Gua
                     Err(failure) => {
                         tracing::warn!(name = %ask.name, %failure, "acquire was not answered");
                         let pause = troubles.after(failure, || format!("lock {:?}", ask.name.as_str()))?;
-                        ring_or(&attempt.seat, (clock::now() + pause).min(end)).await;
+                        // The whole pause: the bell may ring for the very connection that has just failed.
+                        tokio::time::sleep(pause.min(end.since(clock::now()))).await;
                         // Ask again whatever was refused before.
                         refused = None;
                     }

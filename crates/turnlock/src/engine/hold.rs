@@ -49,6 +49,10 @@ pub(crate) struct HoldState {
     pub(crate) guards: u32,
     /// The count that the store last confirmed.
     pub(crate) confirmed: u32,
+    /// A release to zero was sent and not answered: "not held" may be its success.
+    pub(crate) end_sent: bool,
+    /// The store has answered that it is gone.
+    pub(crate) found_gone: bool,
     /// The leases of the living guards that want renewal. All are the client's watchdog lease.
     pub(crate) renewed_guards: u32,
     pub(crate) renewal: Option<Lease>,
@@ -79,6 +83,8 @@ impl Hold {
             standing: Standing::Held,
             guards: 0,
             confirmed: 1,
+            end_sent: false,
+            found_gone: false,
             renewed_guards: 0,
             renewal: None,
             appointment: None,

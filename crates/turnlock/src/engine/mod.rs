@@ -87,7 +87,8 @@ impl Engine {
             let (held, wanted) = shared.rooms.census();
             let left = (held, wanted + shared.errands.pending());
             let rest = end.since(clock::now());
-            if left == (0, 0) || rest.is_zero() {
+            // Without its runtime, nothing will change any more.
+            if left == (0, 0) || rest.is_zero() || shared.errands.are_closed() {
                 shared.stopped.store(true, Ordering::Release);
                 return left;
             }

@@ -1,14 +1,13 @@
 use std::sync::Arc;
 
 use turnlock_core::Doubt;
-use turnlock_core::Moment;
 use turnlock_core::model::Acquired;
 
+use super::Engine;
 use super::acquire::Patience;
 use super::errand::Errand;
 use super::hold::{Hold, Standing, Term};
 use super::troubles::Troubles;
-use super::{Engine, Shared};
 use crate::backend::Answer;
 use crate::error::{Error, LostReason};
 use crate::guard::Guard;
@@ -72,7 +71,7 @@ async fn deepen(
         match troubles.after(failure, || format!("reentry of lock {:?}", hold.name.as_str())) {
             Ok(pause) => tokio::time::sleep(pause).await,
             Err(error) => {
-                shared.settle_count(&hold);
+                shared.bring_down_later(&hold);
                 return Err(error);
             }
         }
@@ -96,16 +95,5 @@ fn admit(engine: &Arc<Engine>, hold: &Arc<Hold>, target: u32, term: Term) -> Res
         Standing::Lost(reason) => Err(Error::Lost { name: name(), reason }),
         // Their release waits for this step to end, and then ends the hold whatever its count is.
         Standing::Ended => Err(Error::NotHeld { name: name(), owner: hold.owner.to_string() }),
-    }
-}
-
-impl Shared {
-    /// Brings the count on the store to the number of guards, in the background.
-    fn settle_count(self: &Arc<Self>, hold: &Arc<Hold>) {
-        let (shared, hold) = (Arc::clone(self), Arc::clone(hold));
-        self.errands.adopt(async move {
-            // Its failure was told already: to the one who wanted to reenter.
-            let _ = shared.bring_down(&hold, Moment::NEVER).await;
-        });
     }
 }

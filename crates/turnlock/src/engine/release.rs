@@ -20,14 +20,10 @@ impl Shared {
         let work = self.begin_release(Arc::clone(&hold), term, give_up);
         if self.errands.are_closed() {
             // The runtime of the client is gone, and with it the connections.
+            self.rooms.vacate(&hold);
             return Err(Error::InDoubt { name: hold.name.to_string(), source: None });
         }
-        let outcome = Errand::new(&self.errands, work).await;
-        if matches!(outcome, Err(Error::InDoubt { .. })) && clock::now() < hold.may_last_until() {
-            let shared = Arc::clone(self);
-            self.errands.adopt(async move { drop(shared.bring_down(&hold, Moment::NEVER).await) });
-        }
-        outcome
+        Errand::new(&self.errands, work).await
     }
 
     /// Gives back what a dropped guard held, in the background.
@@ -56,6 +52,9 @@ impl Shared {
         let shared = Arc::clone(self);
         async move {
             let outcome = shared.bring_down(&hold, give_up).await;
+            if matches!(outcome, Err(Error::InDoubt { .. })) && clock::now() < hold.may_last_until() {
+                shared.bring_down_later(&hold);
+            }
             if is_last {
                 shared.rooms.vacate(&hold);
             }
@@ -63,18 +62,23 @@ impl Shared {
         }
     }
 
+    /// Lowers the count on the store to the number of guards, in the background. Who wanted to know has been told already.
+    pub(super) fn bring_down_later(self: &Arc<Self>, hold: &Arc<Hold>) {
+        let (shared, hold) = (Arc::clone(self), Arc::clone(hold));
+        self.errands.adopt(async move { drop(shared.bring_down(&hold, Moment::NEVER).await) });
+    }
+
     /// Lowers the count on the store to the number of guards. While the store does not answer, goes on until the hold
     /// cannot stand there any more, or `give_up` has come.
     pub(super) async fn bring_down(self: &Arc<Self>, hold: &Arc<Hold>, give_up: Moment) -> Result<(), Error> {
         let name = || hold.name.to_string();
-        let mut resent = false;
         let mut backoff = Backoff::default();
         loop {
             // Given up between two tries: the next one asks for what is right by then.
             let turn = hold.lane.lock().await;
-            let (target, confirmed, standing) = {
+            let (target, confirmed, found_gone, standing) = {
                 let state = hold.state();
-                (state.guards, state.confirmed, state.standing)
+                (state.guards, state.confirmed, state.found_gone, state.standing)
             };
             if let Standing::Lost(reason) = standing {
                 if target == 0 {
@@ -82,10 +86,14 @@ impl Shared {
                 }
                 return Err(Error::Lost { name: name(), reason });
             }
-            if confirmed <= target {
-                return Ok(());
-            }
-            let failure = match self.lower(hold, target, resent).await {
+            let outcome = if confirmed > target {
+                self.lower(hold, target).await
+            } else if found_gone {
+                Ok(Err(Error::Lost { name: name(), reason: LostReason::Taken }))
+            } else {
+                Ok(Ok(()))
+            };
+            let failure = match outcome {
                 Ok(outcome) => {
                     if target == 0 {
                         self.sweep_after(hold);
@@ -99,38 +107,44 @@ impl Shared {
             drop(turn);
             let in_doubt = failure.in_doubt.is_some();
             tracing::warn!(name = %hold.name, %failure, in_doubt, "release was not answered");
-            resent |= in_doubt;
-            if !failure.is_worth_a_retry() {
-                return Err(failure.into_error(|| format!("the release of lock {:?}", hold.name.as_str())));
-            }
             let rest = hold.may_last_until().min(give_up).since(clock::now());
-            if rest.is_zero() {
+            if !failure.is_worth_a_retry() || rest.is_zero() {
                 if target == 0 {
                     self.sweep_after(hold);
                 }
-                return Err(Error::InDoubt { name: name(), source: failure.into_cause() });
+                if failure.is_worth_a_retry() {
+                    return Err(Error::InDoubt { name: name(), source: failure.into_cause() });
+                }
+                return Err(failure.into_error(|| format!("the release of lock {:?}", hold.name.as_str())));
             }
             tokio::time::sleep(backoff.pause(fastrand::f64()).min(rest)).await;
         }
     }
 
     /// Sends the release once.
-    async fn lower(&self, hold: &Hold, target: u32, resent: bool) -> Result<Result<(), Error>, Failure> {
+    async fn lower(&self, hold: &Hold, target: u32) -> Result<Result<(), Error>, Failure> {
         let name = || hold.name.to_string();
-        let answer = self.backend.release(hold.claim(target), self.release_limit(hold)).await?;
+        let answer = self.backend.release(hold.claim(target), self.release_limit(hold)).await;
         match answer {
-            Answer { value: Released::Freed | Released::Lowered, sent } => {
+            Err(failure) => {
+                hold.state().end_sent |= target == 0 && failure.in_doubt.is_some();
+                Err(failure)
+            }
+            Ok(Answer { value: Released::Freed | Released::Lowered, sent }) => {
                 tracing::debug!(name = %hold.name, owner = %hold.owner, count = target, "released");
                 let mut state = hold.state();
                 state.confirmed = target;
                 state.doubt = state.doubt.filter(|doubt| !doubt.is_settled_by(sent.connection, sent.at));
                 Ok(Ok(()))
             }
-            Answer { value: Released::NotHeld, .. } => {
-                hold.state().confirmed = 0;
-                // Only a release to zero leaves no hold behind, so only that one can meet its own success.
-                let resent = resent && target == 0;
-                Ok(match verdict::not_held(resent, clock::now(), hold.believed_until()) {
+            Ok(Answer { value: Released::NotHeld, .. }) => {
+                let mut state = hold.state();
+                // Only a release to zero leaves no hold behind, so only after one can this be its success.
+                let verdict = verdict::not_held(state.end_sent, clock::now(), hold.believed_until());
+                state.confirmed = 0;
+                state.found_gone = verdict == NotHeld::Lost;
+                drop(state);
+                Ok(match verdict {
                     NotHeld::Released => Ok(()),
                     NotHeld::InDoubt => Err(Error::InDoubt { name: name(), source: None }),
                     NotHeld::Lost => {
@@ -160,8 +174,11 @@ impl Shared {
     /// Where only the lease ran out here, the hold may still stand there.
     fn sweep_lost(self: &Arc<Self>, hold: &Hold, reason: LostReason) {
         if reason == LostReason::Expired {
-            let standing = Doubt::of_standing_hold(hold.may_last_until());
-            hold.state().doubt.get_or_insert(standing);
+            let end = hold.may_last_until();
+            let mut state = hold.state();
+            let doubt =
+                state.doubt.map_or_else(|| Doubt::of_standing_hold(end), |doubt| doubt.lasting_until(end));
+            state.doubt = Some(doubt);
         }
         self.sweep_after(hold);
     }

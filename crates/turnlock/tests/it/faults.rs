@@ -325,8 +325,12 @@ async fn a_demoted_master_is_waited_for(rig: Rig) {
     );
     let lock = client.lock("x");
     let waiter = tokio::spawn(async move { lock.lock().await.expect("a turn") });
-    tokio::time::sleep(ms(100)).await;
+    let before = rig.server().calls().await;
+    tokio::time::sleep(ms(300)).await;
     assert!(!waiter.is_finished());
+    // Each try is on a new connection, which may lead to the new master; but not without a pause.
+    let spent = rig.server().calls().await.since(&before);
+    assert!((1..=12).contains(&spent.of("evalsha")), "{spent:?}");
     follow("NO", "ONE").await;
     within(ms(2_000), "it goes on", waiter).await.expect("no panic").unlock().await.expect("held");
 }

@@ -21,6 +21,8 @@ pub(crate) const CASES: &[Case] = cases![
     a_short_outage_is_unknown_and_not_lost,
     a_broken_connection_is_replaced,
     a_guard_dropped_during_an_outage_is_released_after_it,
+    an_unlock_cancelled_during_a_long_outage_is_finished_after_it,
+    guards_that_unlock_together_agree_about_a_lost_answer,
     a_slow_line_works,
     a_release_between_refusal_and_subscription_is_seen,
 ];
@@ -324,5 +326,38 @@ async fn a_release_between_refusal_and_subscription_is_seen(rig: Rig) {
         holder.unlock().await.expect("held");
         let guard = within(ms(800), "it asks again once it listens", task).await.expect("no panic");
         guard.unlock().await.expect("held");
+    }
+}
+
+async fn an_unlock_cancelled_during_a_long_outage_is_finished_after_it(rig: Rig) {
+    let builder =
+        Client::builder().poll(NO_POLL).response_timeout(ms(100)).retry_for(ms(200)).connect_timeout(ms(200));
+    let (proxy, client) = proxied(&rig, builder).await;
+    let awaited = client.lock("awaited").lock().await.expect("free");
+    let cancelled = client.lock("cancelled").lock().await.expect("free");
+    proxy.black_hole();
+    assert!(tokio::time::timeout(ms(50), cancelled.unlock()).await.is_err());
+    let error = awaited.unlock().await.expect_err("no answer");
+    assert!(matches!(error, Error::InDoubt { .. }), "{error}");
+    // Longer than an unlock waits.
+    tokio::time::sleep(ms(600)).await;
+    proxy.pass();
+    for name in ["awaited", "cancelled"] {
+        eventually(name, ms(3_000), async || count(&rig, name).await.is_empty()).await;
+    }
+}
+
+async fn guards_that_unlock_together_agree_about_a_lost_answer(rig: Rig) {
+    let (proxy, client) = proxied(&rig, Client::builder().poll(NO_POLL)).await;
+    for round in 0..5 {
+        let name = format!("together-{round}");
+        let one = client.lock(&name).lock().await.expect("free");
+        let (two, three) = (one.reenter().await.expect("held"), one.reenter().await.expect("held"));
+        // Whichever of them sends it: the answer is lost, and the next one that asks finds nothing.
+        proxy.swallow_replies_to(name.as_bytes());
+        let outcomes = tokio::join!(one.unlock(), two.unlock(), three.unlock());
+        proxy.fired().await;
+        assert!(matches!(outcomes, (Ok(()), Ok(()), Ok(()))), "{outcomes:?}");
+        assert!(count(&rig, &name).await.is_empty());
     }
 }

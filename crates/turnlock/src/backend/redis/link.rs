@@ -1,15 +1,12 @@
 use std::fmt;
-use std::future::poll_fn;
-use std::pin::pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
-use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use redis::aio::MultiplexedConnection;
 use redis::{Arg, AsyncConnectionConfig, Cmd, RedisError, ToRedisArgs, Value};
-use turnlock_core::LockName;
+use turnlock_core::{LockName, Moment};
 
 use super::failure;
 use super::scripts::{self, Script};
@@ -35,8 +32,6 @@ enum Outcome {
     Answered(Value, Sent),
     /// The server answered with an error: nothing was done.
     Refused(RedisError),
-    /// The connection was dead before.
-    NotSent(RedisError),
     /// It left, and nobody knows.
     Unanswered(Failure),
 }
@@ -46,6 +41,22 @@ struct Wire {
     number: u64,
     /// When the last answer came, in microseconds of our clock.
     last_answer: AtomicU64,
+    /// Whether something happened that may have cost the connection.
+    suspect: AtomicBool,
+}
+
+/// How long a connection may be silent before it is asked whether it is there: idle ones are closed by servers,
+/// firewalls and the like.
+const SILENCE: Duration = Duration::from_secs(10);
+
+/// How long it has to answer.
+const PING_LIMIT: Duration = Duration::from_secs(1);
+
+impl Wire {
+    fn is_suspect(&self) -> bool {
+        let last_answer = Moment::from_micros(self.last_answer.load(Ordering::Relaxed));
+        self.suspect.load(Ordering::Relaxed) || clock::now().since(last_answer) > SILENCE
+    }
 }
 
 impl Link {
@@ -67,13 +78,8 @@ impl Link {
 
     /// Runs a script. Waits for the answer for `limit` at the most, not counting the time to connect.
     pub(super) async fn run(&self, call: ScriptCall, limit: Duration) -> Result<Answer<Value>, Failure> {
-        let mut wire = self.wire().await?;
+        let wire = self.wire().await?;
         let mut outcome = self.send(&wire, &call.cmd, limit).await;
-        if matches!(&outcome, Outcome::NotSent(_)) {
-            // The connection had died since it was last used. Nothing left, so this is no resend.
-            wire = self.wire().await?;
-            outcome = self.send(&wire, &call.cmd, limit).await;
-        }
         if matches!(&outcome, Outcome::Refused(error) if failure::is_unknown_script(error)) {
             // The server forgot its scripts (SCRIPT FLUSH, a restart). It did nothing, so this is no resend either.
             outcome = self.send(&wire, &call.by_text(), limit).await;
@@ -87,7 +93,7 @@ impl Link {
                 let found = error.detail().unwrap_or("something else").to_owned();
                 Err(Failure::refused(FailureKind::Corrupt { key: call.lock.key().to_owned(), found }))
             }
-            Outcome::Refused(error) | Outcome::NotSent(error) => Err(failure::from_error(error, None)),
+            Outcome::Refused(error) => Err(failure::from_error(error, None)),
             Outcome::Unanswered(failure) => Err(failure),
         }
     }
@@ -96,15 +102,7 @@ impl Link {
     async fn send(&self, wire: &Wire, cmd: &Cmd, limit: Duration) -> Outcome {
         let sent = Sent { connection: wire.number, at: clock::now() };
         let mut connection = wire.connection.clone();
-        let mut request = pin!(tokio::time::timeout(limit, connection.send_packed_command(cmd)));
-        // The request is handed to the task that owns the socket, so an answer takes at least a second look. An error at
-        // the first one means that there is no such task any more, and nothing was sent.
-        let first = poll_fn(|context| Poll::Ready(request.as_mut().poll(context))).await;
-        let is_first = first.is_ready();
-        let answer = match first {
-            Poll::Ready(answer) => answer,
-            Poll::Pending => request.await,
-        };
+        let answer = tokio::time::timeout(limit, connection.send_packed_command(cmd)).await;
         let Ok(answer) = answer else {
             // Where others are being answered, the connection lives and one request was slow. Where nobody is, the
             // other side may be gone without a word, and a new connection is the way to find out.
@@ -126,7 +124,6 @@ impl Link {
                 }
                 match error {
                     error if failure::is_answer(&error) => Outcome::Refused(error),
-                    error if is_first => Outcome::NotSent(error),
                     error => Outcome::Unanswered(failure::from_error(error, Some(sent))),
                 }
             }
@@ -145,19 +142,27 @@ impl Link {
     }
 
     async fn wire(&self) -> Result<Arc<Wire>, Failure> {
-        if let Some(wire) = self.current() {
+        if let Some(wire) = self.current().filter(|wire| !wire.is_suspect()) {
             return Ok(wire);
         }
         let _turn = self.dialling.lock().await;
         if let Some(wire) = self.current() {
-            return Ok(wire);
+            if !wire.is_suspect() || self.is_alive(&wire).await {
+                return Ok(wire);
+            }
+            self.hang_up(&wire);
         }
         let number = self.dialled.fetch_add(1, Ordering::Relaxed) + 1;
         let connection = match tokio::time::timeout(self.connect_limit, self.dial()).await {
             Ok(dialled) => dialled.map_err(|error| failure::from_error(error, None))?,
             Err(_) => return Err(failure::timed_out("connection", self.connect_limit, None)),
         };
-        let wire = Wire { connection, number, last_answer: AtomicU64::new(clock::now().as_micros()) };
+        let wire = Wire {
+            connection,
+            number,
+            last_answer: AtomicU64::new(clock::now().as_micros()),
+            suspect: AtomicBool::new(false),
+        };
         let wire = Arc::new(wire);
         *self.wire.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&wire));
         if number > 1 {
@@ -167,6 +172,21 @@ impl Link {
             }
         }
         Ok(wire)
+    }
+
+    /// Asks a connection that was not used for a while whether it is there. A request that is lost on a dead one would be in
+    /// doubt, and this one does no harm.
+    async fn is_alive(&self, wire: &Wire) -> bool {
+        wire.suspect.store(false, Ordering::Relaxed);
+        let outcome = self.send(wire, &redis::cmd("PING"), self.connect_limit.min(PING_LIMIT)).await;
+        matches!(outcome, Outcome::Answered(..) | Outcome::Refused(_))
+    }
+
+    /// Something happened that may have cost the connection.
+    pub(super) fn suspect(&self) {
+        if let Some(wire) = self.current() {
+            wire.suspect.store(true, Ordering::Relaxed);
+        }
     }
 
     async fn dial(&self) -> Result<MultiplexedConnection, RedisError> {

@@ -33,7 +33,7 @@ impl Redis {
     pub(crate) async fn connect(client: redis::Client, connect_limit: Duration) -> Result<Self, Failure> {
         let link = Arc::new(Link::new(client.clone(), connect_limit));
         link.connect().await?;
-        let subscriber = Subscriber::connect(client, connect_limit).await?;
+        let subscriber = Subscriber::connect(client, connect_limit, Arc::clone(&link)).await?;
         Ok(Self { link, subscriber })
     }
 

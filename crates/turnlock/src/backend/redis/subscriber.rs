@@ -12,6 +12,7 @@ use tokio::time::{Instant, timeout};
 use turnlock_core::{Backoff, LockName};
 
 use super::failure;
+use super::link::Link;
 use crate::backend::{Failure, Signals};
 
 /// How long a channel stays subscribed after its last waiter left, so that contention does not turn into a stream of
@@ -34,12 +35,16 @@ enum Wish {
 }
 
 impl Subscriber {
-    pub(super) async fn connect(client: redis::Client, limit: Duration) -> Result<Self, Failure> {
+    pub(super) async fn connect(
+        client: redis::Client,
+        limit: Duration,
+        link: Arc<Link>,
+    ) -> Result<Self, Failure> {
         let signals = Arc::new(OnceLock::new());
         let pubsub = dial(&client, limit).await?;
         let (wishes, inbox) = mpsc::unbounded_channel();
         let listener =
-            Listener { client, limit, signals: Arc::clone(&signals), inbox, channels: HashMap::new() };
+            Listener { client, limit, link, signals: Arc::clone(&signals), inbox, channels: HashMap::new() };
         tokio::spawn(listener.run(pubsub));
         Ok(Self { wishes, signals, patience: limit })
     }
@@ -89,6 +94,7 @@ struct Channel {
 struct Listener {
     client: redis::Client,
     limit: Duration,
+    link: Arc<Link>,
     signals: Arc<OnceLock<Weak<dyn Signals>>>,
     inbox: mpsc::UnboundedReceiver<Wish>,
     channels: HashMap<String, Channel>,
@@ -123,6 +129,8 @@ impl Listener {
                 return;
             }
             tracing::warn!("connection for messages lost");
+            // What cost this one may have cost the other.
+            self.link.suspect();
             self.tell(|signals| signals.connection_changed());
             match self.redial().await {
                 Some(again) => pubsub = again,

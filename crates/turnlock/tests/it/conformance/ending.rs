@@ -134,6 +134,7 @@ async fn a_guard_may_outlive_the_runtime(rig: Rig) {
             assert!(matches!(refused, Err(Error::ShuttingDown)), "{refused:?}");
             let outcome = bare.block_on(unlocked.unlock());
             assert!(matches!(outcome, Err(Error::InDoubt { .. })), "{outcome:?}");
+            assert_eq!(bare.block_on(client.shutdown(ms(50))).held, 1);
             drop(guard);
             drop(client);
             (started, rig)

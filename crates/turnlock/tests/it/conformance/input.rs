@@ -14,7 +14,7 @@ pub(super) const CASES: &[Case] = cases![
     a_response_time_out_must_fit_the_lease,
     bad_settings_are_named,
     an_owner_of_another_client_is_refused,
-    a_runtime_without_timers_is_refused,
+    without_a_runtime_there_is_no_async_client,
 ];
 
 async fn bad_names_are_refused(rig: Rig) {
@@ -103,16 +103,7 @@ async fn an_owner_of_another_client_is_refused(rig: Rig) {
     assert!(matches!(error, Error::BadConfiguration { setting: "owner", .. }), "{error}");
 }
 
-async fn a_runtime_without_timers_is_refused(_: Rig) {
-    let outcome = tokio::task::spawn_blocking(|| {
-        let bare = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-        let on_none = Client::builder().memory(&MemoryStore::new()).map(drop);
-        (bare.block_on(Client::connect("memory://")).map(drop), on_none)
-    });
-    let (no_timers, no_runtime) = outcome.await.expect("no panic");
-    assert!(matches!(no_timers, Err(Error::BadConfiguration { setting: "runtime", .. })), "{no_timers:?}");
-    // A thread of the blocking pool belongs to its runtime.
-    assert!(no_runtime.is_ok(), "{no_runtime:?}");
+async fn without_a_runtime_there_is_no_async_client(_: Rig) {
     let alone = std::thread::spawn(|| Client::builder().memory(&MemoryStore::new()).map(drop)).join();
     let alone = alone.expect("no panic");
     assert!(matches!(alone, Err(Error::BadConfiguration { setting: "runtime", .. })), "{alone:?}");
