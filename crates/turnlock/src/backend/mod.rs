@@ -6,7 +6,7 @@ use std::sync::Weak;
 use std::time::Duration;
 
 use turnlock_core::model::{Acquired, Released, Renewed, Snapshot};
-use turnlock_core::{Lease, LockName, Moment, OwnerId};
+use turnlock_core::{Doubt, Lease, LockName, Moment, OwnerId};
 
 use crate::error::{Cause, Error};
 
@@ -28,6 +28,19 @@ pub(crate) struct Answer<T> {
 pub(crate) struct Sent {
     pub(crate) connection: u64,
     pub(crate) at: Moment,
+}
+
+impl Sent {
+    /// What is in doubt when this request, for `lease`, got no answer, and `earlier` ones of the same hold neither.
+    pub(crate) fn adds_doubt_to(self, earlier: Option<Doubt>, lease: Lease) -> Doubt {
+        let doubt = Doubt::new(self.connection, self.at, lease.as_duration());
+        earlier.map_or(doubt, |earlier| earlier.and(doubt))
+    }
+
+    /// What of `doubt` is left when this request was answered.
+    pub(crate) fn leaves_of(self, doubt: Option<Doubt>) -> Option<Doubt> {
+        doubt.filter(|doubt| !doubt.is_settled_by(self.connection, self.at))
+    }
 }
 
 /// A step that was not answered as it should be.

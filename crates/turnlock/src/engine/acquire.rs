@@ -218,15 +218,14 @@ impl Attempt {
             }
             Ok(Answer { value: Acquired::Busy { ttl }, sent }) => {
                 // On one connection answers come in order: an earlier request on it was refused too, or has ended.
-                self.doubt = self.doubt.filter(|doubt| !doubt.is_settled_by(sent.connection, sent.at));
+                self.doubt = sent.leaves_of(self.doubt);
                 (self, Ok(Err(ttl)))
             }
             // The answer to a reentry, which this is not.
             Ok(Answer { value: Acquired::Gone, .. }) => (self, Ok(Err(None))),
             Err(failure) => {
                 if let Some(sent) = failure.in_doubt {
-                    let doubt = Doubt::new(sent.connection, sent.at, lease.as_duration());
-                    self.doubt = Some(self.doubt.map_or(doubt, |earlier| earlier.and(doubt)));
+                    self.doubt = Some(sent.adds_doubt_to(self.doubt, lease));
                 }
                 (self, Err(failure))
             }

@@ -53,8 +53,9 @@ pub(crate) struct HoldState {
     pub(crate) end_sent: bool,
     /// The store has answered that it is gone.
     pub(crate) found_gone: bool,
-    /// The leases of the living guards that want renewal. All are the client's watchdog lease.
+    /// How many of the living guards want renewal.
     pub(crate) renewed_guards: u32,
+    /// The lease to renew for, while one of them does.
     pub(crate) renewal: Option<Lease>,
     /// When the watchdog looks at it next.
     pub(crate) appointment: Option<Appointment>,

@@ -1,6 +1,5 @@
 use std::sync::Arc;
 
-use turnlock_core::Doubt;
 use turnlock_core::model::Acquired;
 
 use super::Engine;
@@ -61,9 +60,8 @@ async fn deepen(
         };
         if let Some(sent) = failure.in_doubt {
             hold.may_last_for(term.lease());
-            let doubt = Doubt::new(sent.connection, sent.at, term.lease().as_duration());
             let mut state = hold.state();
-            state.doubt = Some(state.doubt.map_or(doubt, |earlier| earlier.and(doubt)));
+            state.doubt = Some(sent.adds_doubt_to(state.doubt, term.lease()));
             // The count on the store is the old one or the new one: the next release says it again.
             state.confirmed = target;
         }

@@ -20,7 +20,9 @@ impl Shared {
         let work = self.begin_release(Arc::clone(&hold), term, give_up);
         if self.errands.are_closed() {
             // The runtime of the client is gone, and with it the connections.
-            self.rooms.vacate(&hold);
+            if hold.state().guards == 0 {
+                self.rooms.vacate(&hold);
+            }
             return Err(Error::InDoubt { name: hold.name.to_string(), source: None });
         }
         Errand::new(&self.errands, work).await
@@ -134,7 +136,7 @@ impl Shared {
                 tracing::debug!(name = %hold.name, owner = %hold.owner, count = target, "released");
                 let mut state = hold.state();
                 state.confirmed = target;
-                state.doubt = state.doubt.filter(|doubt| !doubt.is_settled_by(sent.connection, sent.at));
+                state.doubt = sent.leaves_of(state.doubt);
                 Ok(Ok(()))
             }
             Ok(Answer { value: Released::NotHeld, .. }) => {
@@ -193,8 +195,7 @@ impl Shared {
                 let asked = clock::now();
                 let answer =
                     shared.backend.release(Claim { name: &name, owner: &owner, target: 0 }, limit).await;
-                let settled =
-                    answer.is_ok_and(|answer| doubt.is_settled_by(answer.sent.connection, answer.sent.at));
+                let settled = answer.is_ok_and(|answer| answer.sent.leaves_of(Some(doubt)).is_none());
                 if settled || doubt.is_moot(asked) {
                     return;
                 }

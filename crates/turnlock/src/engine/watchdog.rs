@@ -11,7 +11,7 @@ use turnlock_core::renewal::RenewalSchedule;
 
 use super::Shared;
 use super::hold::{Hold, Standing};
-use crate::backend::{Answer, Failure, Renewal};
+use crate::backend::{Answer, Renewal};
 use crate::clock;
 use crate::error::LostReason;
 
@@ -132,7 +132,8 @@ async fn renew(shared: Arc<Shared>, lines: Vec<(Renewal, Arc<Hold>)>) {
     let (outcomes, sent) = match shared.backend.renew(&renewals, limit).await {
         Ok(Answer { value, sent }) => (value, sent.at),
         Err(failure) => {
-            tell_of_failure(&failure, holds.len());
+            let holds = holds.len();
+            tracing::warn!(%failure, holds, "renewal in doubt: it is tried again until the leases end");
             (Vec::new(), asked)
         }
     };
@@ -154,8 +155,4 @@ async fn renew(shared: Arc<Shared>, lines: Vec<(Renewal, Arc<Hold>)>) {
             }
         }
     }
-}
-
-fn tell_of_failure(failure: &Failure, holds: usize) {
-    tracing::warn!(%failure, holds, "renewal in doubt: it is tried again until the leases end");
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use turnlock::{Client, Error, Guard};
 use turnlock_testkit::{eventually, within};
 
-use crate::rig::{NO_POLL, PROMPT, Rig, ms};
+use crate::rig::{NO_POLL, PROMPT, Rig, ms, until_waiting};
 use crate::{Case, cases};
 
 pub(crate) const CASES: &[Case] = cases![
@@ -125,10 +125,7 @@ async fn a_cancelled_waiter_passes_its_turn_on(rig: Rig) {
         head.await;
         let lock = one.lock(&name);
         let second = tokio::spawn(async move { lock.lock().await.expect("a turn") });
-        eventually("both wait", ms(2_000), async || {
-            one.lock(&name).inspect().await.unwrap().waiting_here == 2
-        })
-        .await;
+        until_waiting(&one.lock(&name), 2).await;
         // The message wakes the first, which is dropped without ever seeing it, or in the middle of it.
         guard.unlock().await.expect("held");
         if round % 2 == 0 {

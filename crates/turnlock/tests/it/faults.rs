@@ -6,7 +6,7 @@ use redis::AsyncCommands;
 use turnlock::{Client, Error, LostReason};
 use turnlock_testkit::{RedisServer, eventually, within};
 
-use crate::rig::{NO_POLL, Rig, ms};
+use crate::rig::{NO_POLL, Rig, ms, until_waiting};
 use crate::{Case, cases};
 
 pub(crate) const CASES: &[Case] = cases![
@@ -32,10 +32,7 @@ async fn a_restart_is_told_to_holders_and_survived_by_waiters(mut rig: Rig) {
     let guards = [renewed.lock().await.expect("free"), fixed.lock().await.expect("free")];
     let waiting = other.lock("renewed");
     let waiter = tokio::spawn(async move { waiting.lock().await });
-    eventually("it waits", ms(2_000), async || {
-        other.lock("renewed").inspect().await.unwrap().waiting_here == 1
-    })
-    .await;
+    until_waiting(&other.lock("renewed"), 1).await;
     rig.server_mut().restart().await;
     for guard in &guards {
         let reason = within(ms(3_000), "a new connection confirms what is held", guard.lost()).await;
@@ -137,7 +134,7 @@ async fn a_lock_without_an_expiry_is_polled_and_not_overwritten(rig: Rig) {
     assert!(lock.try_lock_for(ms(50)).await.expect("an answer").is_none());
     let waiting = lock.clone();
     let task = tokio::spawn(async move { waiting.lock().await.expect("a turn") });
-    eventually("it waits", ms(2_000), async || lock.inspect().await.unwrap().waiting_here == 1).await;
+    until_waiting(&lock, 1).await;
     // Gone without a message.
     let _: () = plain.del("endless").await.unwrap();
     within(ms(1_500), "it looks by itself", task).await.expect("no panic").unlock().await.expect("held");
@@ -211,10 +208,7 @@ async fn who_may_not_publish_still_releases(rig: Rig) {
     let other = rig.client_with(Client::builder()).await;
     let waiting = client.lock("quiet");
     let waiter = tokio::spawn(async move { waiting.lock().await.expect("a turn") });
-    eventually("it waits", ms(2_000), async || {
-        client.lock("quiet").inspect().await.unwrap().waiting_here == 1
-    })
-    .await;
+    until_waiting(&client.lock("quiet"), 1).await;
     guard.unlock().await.expect("the release itself is allowed");
     let guard = within(ms(1_500), "nobody was told, but all look", waiter).await.expect("no panic");
     guard.unlock().await.expect("held");

@@ -3,8 +3,8 @@ use std::time::Duration;
 
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
-use turnlock::{Builder, Client, Guard, MemoryStore, blocking};
-use turnlock_testkit::RedisServer;
+use turnlock::{Builder, Client, Guard, Lock, MemoryStore, blocking};
+use turnlock_testkit::{RedisServer, eventually};
 
 /// The stores that the conformance suite runs on.
 #[derive(Clone, Copy, Debug)]
@@ -131,4 +131,10 @@ impl Rig {
 
 pub(crate) fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
+}
+
+/// Waits until `count` tasks of the lock's client wait for it.
+pub(crate) async fn until_waiting(lock: &Lock, count: usize) {
+    let waiting = async || lock.inspect().await.expect("an answer").waiting_here == count;
+    eventually("it waits", ms(5_000), waiting).await;
 }

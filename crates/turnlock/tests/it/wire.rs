@@ -7,7 +7,7 @@ use redis::AsyncCommands;
 use turnlock::{Client, Lock};
 use turnlock_testkit::{Calls, eventually, within};
 
-use crate::rig::{NO_POLL, PROMPT, Rig, ms};
+use crate::rig::{NO_POLL, PROMPT, Rig, ms, until_waiting};
 use crate::{Case, cases};
 
 pub(crate) const CASES: &[Case] = cases![
@@ -142,7 +142,7 @@ async fn calls_for_turns(rig: &Rig, lock: &Lock, waiters: usize) -> f64 {
             })
         })
         .collect();
-    eventually("all wait", ms(5_000), async || lock.inspect().await.unwrap().waiting_here == waiters).await;
+    until_waiting(lock, waiters).await;
     let before = rig.server().calls().await;
     held.unlock().await.expect("held");
     for task in tasks {

@@ -81,7 +81,7 @@ impl Link {
         let wire = self.wire().await?;
         let mut outcome = self.send(&wire, &call.cmd, limit).await;
         if matches!(&outcome, Outcome::Refused(error) if failure::is_unknown_script(error)) {
-            // The server forgot its scripts (SCRIPT FLUSH, a restart). It did nothing, so this is no resend either.
+            // The server forgot its scripts (SCRIPT FLUSH, a restart). It did nothing, so this is no resend.
             outcome = self.send(&wire, &call.by_text(), limit).await;
         }
         match outcome {

@@ -3,7 +3,7 @@
 use turnlock::{Client, Error, LostReason};
 use turnlock_testkit::{eventually, within};
 
-use crate::rig::{NO_POLL, PROMPT, Rig, ms};
+use crate::rig::{NO_POLL, PROMPT, Rig, ms, until_waiting};
 use crate::{Case, cases};
 
 pub(super) const CASES: &[Case] = cases![
@@ -46,10 +46,7 @@ async fn force_unlock_frees_and_wakes_and_tells_the_holder(rig: Rig) {
         let guard = one.lock(&name).lock().await.expect("free");
         let waiting = two.lock(&name);
         let task = tokio::spawn(async move { waiting.lock().await.expect("a turn") });
-        eventually("it waits", ms(2_000), async || {
-            two.lock(&name).inspect().await.unwrap().waiting_here == 1
-        })
-        .await;
+        until_waiting(&two.lock(&name), 1).await;
         assert!(forcer.lock(&name).force_unlock().await.expect("an answer"));
         let next = within(PROMPT, "the waiter is woken", task).await.expect("no panic");
         // The holder's own client knows at once, another's hears of it at the next renewal.
@@ -69,7 +66,7 @@ async fn force_unlock_leaves_one_holder_in_one_client(rig: Rig) {
         let guard = lock.lock().await.expect("free");
         let waiting = lock.clone();
         let task = tokio::spawn(async move { waiting.lock().await.expect("a turn") });
-        eventually("it waits", ms(2_000), async || lock.inspect().await.unwrap().waiting_here == 1).await;
+        until_waiting(&lock, 1).await;
         assert!(lock.force_unlock().await.expect("an answer"));
         let next = within(PROMPT, "the waiter gets it", task).await.expect("no panic");
         within(PROMPT, "the old holder is told", guard.lost()).await;
@@ -162,8 +159,7 @@ async fn shutdown_drains_and_refuses(rig: Rig) {
     };
     let waiting = one.lock(&name);
     let waiter = tokio::spawn(async move { waiting.lock().await });
-    eventually("it waits", ms(2_000), async || one.lock(&name).inspect().await.unwrap().waiting_here == 1)
-        .await;
+    until_waiting(&one.lock(&name), 1).await;
     drop(others);
     let closing = tokio::spawn({
         let one = one.clone();

@@ -7,7 +7,7 @@ use std::time::Instant;
 use turnlock::{Client, Lock};
 use turnlock_testkit::{eventually, within};
 
-use crate::rig::{NO_POLL, PROMPT, Rig, ms};
+use crate::rig::{NO_POLL, PROMPT, Rig, ms, until_waiting};
 use crate::{Case, cases};
 
 pub(super) const CASES: &[Case] = cases![
@@ -25,10 +25,7 @@ pub(super) const CASES: &[Case] = cases![
 async fn waiter(lock: &Lock, before: usize) -> tokio::task::JoinHandle<turnlock::Guard> {
     let waiting = lock.clone();
     let task = tokio::spawn(async move { waiting.lock().await.expect("a turn") });
-    eventually("the waiter waits", ms(2_000), async || {
-        lock.inspect().await.expect("an answer").waiting_here == before + 1
-    })
-    .await;
+    until_waiting(lock, before + 1).await;
     task
 }
 
@@ -69,10 +66,7 @@ async fn waiters_of_one_client_are_served_in_order_of_arrival(rig: Rig) {
             served.lock().unwrap().push(number);
             guard.unlock().await.expect("held");
         }));
-        eventually("it has its place", ms(2_000), async || {
-            lock.inspect().await.expect("an answer").waiting_here == number + 1
-        })
-        .await;
+        until_waiting(&lock, number + 1).await;
     }
     guard.unlock().await.expect("held");
     for task in tasks {
