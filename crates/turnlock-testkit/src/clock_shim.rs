@@ -1,7 +1,9 @@
-//! A wrong clock for a server, by a small library that is loaded before the C library.
+//! A wrong clock for a process, by a small library that is loaded before the C library.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use crate::interop::workshop;
 
 /// Shifts the wall clock by `TURNLOCK_CLOCK_SHIFT` seconds. Clocks that only count time are left alone.
 const SOURCE: &str = r#"
@@ -41,6 +43,9 @@ time_t time(time_t *place) {
 /// The name of the variable that says how far to shift.
 pub(crate) const VARIABLE: &str = "TURNLOCK_CLOCK_SHIFT";
 
+/// The name of the file that is built.
+const LIBRARY: &str = "clock.so";
+
 /// Why no server with a wrong clock can be had on this machine, or `None` when it can.
 pub(crate) fn missing() -> Option<String> {
     if !cfg!(target_os = "linux") {
@@ -52,13 +57,21 @@ pub(crate) fn missing() -> Option<String> {
     }
 }
 
+/// The library, which is built once for a machine.
+pub(crate) fn library() -> PathBuf {
+    let built = workshop::once("clock-shim", SOURCE.as_bytes(), |dir| {
+        build(dir);
+        Ok(())
+    });
+    built.expect("a failure to build panics").join(LIBRARY)
+}
+
 /// Builds the library in `dir`.
-pub(crate) fn build(dir: &Path) -> PathBuf {
-    let (source, library) = (dir.join("clock.c"), dir.join("clock.so"));
+fn build(dir: &Path) {
+    let (source, library) = (dir.join("clock.c"), dir.join(LIBRARY));
     std::fs::write(&source, SOURCE).expect("the source can be written");
     let mut cc = Command::new("cc");
     cc.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).arg("-ldl");
     let status = cc.status().expect("cc can be run");
     assert!(status.success(), "{cc:?} failed: {status}");
-    library
 }

@@ -7,6 +7,7 @@
 //! - [`RedisServer`] runs one `redis-server` process for one test and removes it afterwards.
 //! - [`Calls`] counts the commands such a server has run.
 //! - [`FaultProxy`] stands between a client and a server and loses, delays or holds what they say.
+//! - [`Redisson`], [`PyLock`] and [`NodeRedlock`] run other people's locks in processes that a test drives.
 //! - [`eventually`] and [`within`] wait for a condition or a future and fail by name when it takes too long.
 
 // Panicking is how this crate reports; a section about it on each function would say nothing new.
@@ -16,6 +17,7 @@ mod calls;
 mod clock_shim;
 mod fault_proxy;
 mod held;
+mod interop;
 mod lane;
 mod link;
 mod live;
@@ -30,5 +32,6 @@ mod wire;
 
 pub use calls::Calls;
 pub use fault_proxy::FaultProxy;
+pub use interop::{Answer, NodeRedlock, PeerError, PeerThread, PyLock, Redisson};
 pub use patience::{eventually, within};
 pub use redis_server::RedisServer;

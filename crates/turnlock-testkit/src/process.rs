@@ -1,7 +1,7 @@
 //! A child process that does not outlive its owner.
 
 use std::fs;
-use std::process::{Child, Command};
+use std::process::{Child, ChildStdin, ChildStdout, Command};
 
 /// A running process, which is killed and waited for when this is dropped.
 #[derive(Debug)]
@@ -15,6 +15,11 @@ impl Process {
 
     pub(crate) fn id(&self) -> u32 {
         self.0.id()
+    }
+
+    /// Both ends of a process that was started with pipes; they can be taken once.
+    pub(crate) fn pipes(&mut self) -> (ChildStdin, ChildStdout) {
+        self.0.stdin.take().zip(self.0.stdout.take()).expect("pipes to the process")
     }
 
     pub(crate) fn has_exited(&mut self) -> bool {

@@ -69,7 +69,7 @@ impl RedisServer {
     /// Starts a server whose wall clock is `seconds` ahead of this machine's, or behind it.
     pub async fn start_with_clock_ahead(seconds: i64) -> Self {
         let mut server = Self::prepare(&[]);
-        let library = clock_shim::build(&server.dir);
+        let library = clock_shim::library();
         server.variables.push(("LD_PRELOAD".to_owned(), library.into()));
         server.variables.push((clock_shim::VARIABLE.to_owned(), seconds.to_string().into()));
         server.run().await

@@ -1,0 +1,56 @@
+package turnlock.interop;
+
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.Callable;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import org.redisson.api.RBucket;
+import org.redisson.api.RedissonClient;
+import org.redisson.client.codec.StringCodec;
+
+/** Many threads that raise one counter by reading and writing it: two at once would lose a turn. */
+final class Herd {
+    private final Gate gate;
+    private final RBucket<String> counter;
+
+    Herd(RedissonClient client, Gate gate, String counter) {
+        this.gate = gate;
+        this.counter = client.getBucket(counter, StringCodec.INSTANCE);
+    }
+
+    /** Gives the number of turns that were taken. */
+    int run(int threads, int turns) throws Exception {
+        ExecutorService pool = Executors.newFixedThreadPool(threads);
+        try {
+            List<Callable<Integer>> members = new ArrayList<>();
+            for (int member = 0; member < threads; member++) {
+                members.add(() -> take(turns));
+            }
+            int total = 0;
+            for (Future<Integer> member : pool.invokeAll(members)) {
+                total += member.get();
+            }
+            return total;
+        } catch (ExecutionException failed) {
+            throw failed.getCause() instanceof Exception cause ? cause : failed;
+        } finally {
+            pool.shutdownNow();
+        }
+    }
+
+    private int take(int turns) throws InterruptedException {
+        for (int turn = 0; turn < turns; turn++) {
+            Runnable leave = gate.enter();
+            try {
+                String before = counter.get();
+                counter.set(String.valueOf(before == null ? 1 : Long.parseLong(before) + 1));
+            } finally {
+                leave.run();
+            }
+        }
+        return turns;
+    }
+}
