@@ -47,6 +47,9 @@ impl Lease {
     /// The lease of a renewed lock when nothing else is said, as in Redisson.
     pub const WATCHDOG: Self = Self { millis: 30_000 };
 
+    /// As good as for ever: for what is held without a lease.
+    pub const LONGEST: Self = Self { millis: Self::MAX.as_secs() * 1_000 };
+
     /// Checks a duration. The server counts in milliseconds, so parts of one are rounded up.
     pub fn new(duration: Duration) -> Result<Self, LeaseError> {
         if duration.is_zero() {

@@ -6,29 +6,35 @@
 //!
 //! | module | what it decides |
 //! |---|---|
+//! | [`kind`] | what a name stands for, and what follows from that |
 //! | [`name`] | lock name → key, channel and cluster slots |
 //! | [`owner`] | who holds: `<client uuid>:<number>` |
 //! | [`lease`] | how long a hold lasts, and how long its client may believe in it |
 //! | [`model`] | what each step does to a lock, and what it answers |
 //! | [`wait_queue`], [`wait_step`] | who of the local waiters asks the server, and when |
 //! | [`renewal`] | which hold is looked at next |
-//! | [`backoff`], [`doubt`], [`verdict`] | what to do when an answer is missing or surprising |
+//! | [`tally`] | what several servers' answers to one question decide |
+//! | [`backoff`], [`doubt`], [`request`], [`verdict`] | what to do when an answer is missing or surprising |
 
 pub mod backoff;
 pub mod doubt;
+pub mod kind;
 pub mod lease;
 pub mod model;
 mod moment;
 pub mod name;
 pub mod owner;
 pub mod renewal;
+pub mod request;
 mod slot;
+pub mod tally;
 pub mod verdict;
 pub mod wait_queue;
 pub mod wait_step;
 
 pub use backoff::Backoff;
 pub use doubt::Doubt;
+pub use kind::Kind;
 pub use lease::{Lease, LeaseError};
 pub use moment::Moment;
 pub use name::{LockName, NameError};

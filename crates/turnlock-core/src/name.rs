@@ -4,11 +4,13 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use crate::slot;
+use crate::{Kind, OwnerId, slot};
 
-/// The name of a lock, checked once: what exists is neither empty nor too long.
+/// The name of a lock, or of another thing of the family, checked once: what exists is neither empty nor too long.
 ///
-/// The key on Redis is the name itself, behind the client's key prefix if it has one.
+/// The key on Redis is the name itself, behind the client's key prefix if it has one. Two names are equal when they have
+/// one key and those who wait for them wait for the same messages: a lock, a spin lock and a fenced lock of one name are,
+/// and so are the two sides of a read-write lock.
 ///
 /// ```
 /// use turnlock_core::LockName;
@@ -22,8 +24,11 @@ use crate::slot;
 pub struct LockName(Arc<Text>);
 
 struct Text {
+    kind: Kind,
     key: Box<str>,
     channel: Box<str>,
+    /// How much of the channel is common to all who wait for this name.
+    common_len: usize,
     prefix_len: usize,
 }
 
@@ -43,13 +48,13 @@ impl LockName {
     /// The most bytes that a name may have, key prefix included.
     pub const MAX_LEN: usize = 4096;
 
-    /// Checks a name.
+    /// Checks the name of a reentrant lock.
     pub fn parse(name: &str) -> Result<Self, NameError> {
-        Self::with_prefix("", name)
+        Self::of(Kind::Lock, "", name)
     }
 
-    /// Checks a name that gets `prefix` in front of it on the server.
-    pub fn with_prefix(prefix: &str, name: &str) -> Result<Self, NameError> {
+    /// Checks the name of a thing of this kind that gets `prefix` in front of it on the server.
+    pub fn of(kind: Kind, prefix: &str, name: &str) -> Result<Self, NameError> {
         if name.is_empty() {
             return Err(NameError::Empty);
         }
@@ -58,8 +63,38 @@ impl LockName {
             return Err(NameError::TooLong(len));
         }
         let key = format!("{prefix}{name}").into_boxed_str();
-        let channel = prefixed("redisson_lock__channel", &key).into_boxed_str();
-        Ok(Self(Arc::new(Text { key, channel, prefix_len: prefix.len() })))
+        let channel = match kind {
+            Kind::Lock | Kind::Spin | Kind::Fenced | Kind::Fair => prefixed("redisson_lock__channel", &key),
+            Kind::Read | Kind::Write => prefixed("redisson_rwlock", &key),
+            Kind::Semaphore | Kind::Permits => prefixed("redisson_sc", &key),
+            // Always with braces, whatever the name has.
+            Kind::Latch => format!("redisson_countdownlatch__channel__{{{key}}}"),
+            // Nobody tells anything there: only to tell this name from others.
+            Kind::Plain => prefixed("turnlock_plain", &key),
+        };
+        let common_len = channel.len();
+        let channel = channel.into_boxed_str();
+        Ok(Self(Arc::new(Text { kind, key, channel, common_len, prefix_len: prefix.len() })))
+    }
+
+    /// The same name for one waiter of a fair lock, who has a channel of its own.
+    #[must_use]
+    pub fn for_waiter(&self, waiter: &OwnerId) -> Self {
+        let channel = [self.common_channel(), ":", waiter.as_str()].concat().into_boxed_str();
+        let Text { kind, ref key, common_len, prefix_len, .. } = *self.0;
+        Self(Arc::new(Text { kind, key: key.clone(), channel, common_len, prefix_len }))
+    }
+
+    /// The same name as that of a thing of another kind.
+    #[must_use]
+    pub fn of_other_kind(&self, kind: Kind) -> Self {
+        let (prefix, name) = self.0.key.split_at(self.0.prefix_len);
+        Self::of(kind, prefix, name).unwrap_or_else(|_| self.clone())
+    }
+
+    /// What the name stands for.
+    pub fn kind(&self) -> Kind {
+        self.0.kind
     }
 
     /// The name as the user wrote it.
@@ -72,9 +107,30 @@ impl LockName {
         &self.0.key
     }
 
-    /// The channel on which a release is told.
+    /// The channel on which a release is told to those who use this name.
     pub fn channel(&self) -> &str {
         &self.0.channel
+    }
+
+    /// The channel without what [`for_waiter`](LockName::for_waiter) added.
+    pub fn common_channel(&self) -> &str {
+        &self.0.channel[..self.0.common_len]
+    }
+
+    /// Whether the channel is one waiter's own.
+    pub fn is_for_one_waiter(&self) -> bool {
+        self.0.common_len < self.0.channel.len()
+    }
+
+    /// A key beside this one, by Redisson's rule for prefixes: `P:{N}`, or `P:N` when the name has braces.
+    pub fn beside(&self, prefix: &str) -> String {
+        prefixed(prefix, self.key())
+    }
+
+    /// A key under this one, by Redisson's rule for suffixes: `{N}:S`, or `N:S` when the name has braces.
+    pub fn below(&self, suffix: &str) -> String {
+        let key = self.key();
+        if key.contains('{') { format!("{key}:{suffix}") } else { format!("{{{key}}}:{suffix}") }
     }
 
     /// The cluster slot of the key.
@@ -91,10 +147,10 @@ impl LockName {
     }
 }
 
-// Two names are the same lock when their keys are the same, whatever part of the key is prefix.
 impl PartialEq for LockName {
     fn eq(&self, other: &Self) -> bool {
-        self.key() == other.key()
+        // By the brace rule `n` and `{n}` have one channel, and are two locks.
+        self.channel() == other.channel() && self.key() == other.key()
     }
 }
 
@@ -102,7 +158,7 @@ impl Eq for LockName {}
 
 impl Hash for LockName {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.key().hash(state);
+        self.channel().hash(state);
     }
 }
 
@@ -150,16 +206,44 @@ mod tests {
 
     #[test]
     fn a_prefix_is_part_of_the_key_and_not_of_the_name() {
-        let name = LockName::with_prefix("app:", "orders").expect("a good name");
+        let name = LockName::of(Kind::Lock, "app:", "orders").expect("a good name");
         assert_eq!((name.as_str(), name.key()), ("orders", "app:orders"));
         assert_eq!(name.channel(), "redisson_lock__channel:{app:orders}");
     }
 
     #[test]
+    fn each_kind_has_the_channel_that_redisson_uses() {
+        let channel = |kind, text| LockName::of(kind, "", text).expect("a good name").channel().to_owned();
+        assert_eq!(channel(Kind::Read, "n"), "redisson_rwlock:{n}");
+        assert_eq!(channel(Kind::Write, "a:{n}"), "redisson_rwlock:a:{n}");
+        assert_eq!(channel(Kind::Semaphore, "n"), "redisson_sc:{n}");
+        assert_eq!(channel(Kind::Latch, "a:{n}"), "redisson_countdownlatch__channel__{a:{n}}");
+        let fair = LockName::of(Kind::Fair, "", "n").expect("a good name");
+        let mine = fair.for_waiter(&OwnerId::from_wire("c:7"));
+        assert_eq!(mine.channel(), "redisson_lock__channel:{n}:c:7");
+        assert_eq!((mine.common_channel(), mine.key()), (fair.channel(), "n"));
+        assert!(mine.is_for_one_waiter() && !fair.is_for_one_waiter());
+    }
+
+    #[test]
+    fn two_keys_with_one_channel_are_two_names() {
+        let (plain, braced) = (name("n"), name("{n}"));
+        assert_eq!(plain.channel(), braced.channel());
+        assert_ne!(plain, braced);
+    }
+
+    #[test]
+    fn keys_beside_and_below_stay_in_the_slot() {
+        assert_eq!(name("n").beside("redisson_lock_queue"), "redisson_lock_queue:{n}");
+        assert_eq!(name("n").below("timeout"), "{n}:timeout");
+        assert_eq!(name("a:{n}").below("timeout"), "a:{n}:timeout");
+    }
+
+    #[test]
     fn bad_names_are_refused() {
         assert_eq!(LockName::parse("").unwrap_err(), NameError::Empty);
-        assert_eq!(LockName::with_prefix("p:", "").unwrap_err(), NameError::Empty);
+        assert_eq!(LockName::of(Kind::Lock, "p:", "").unwrap_err(), NameError::Empty);
         assert!(LockName::parse(&"x".repeat(LockName::MAX_LEN)).is_ok());
-        assert_eq!(LockName::with_prefix("p", &"x".repeat(4096)).unwrap_err(), NameError::TooLong(4097));
+        assert_eq!(LockName::of(Kind::Lock, "p", &"x".repeat(4096)).unwrap_err(), NameError::TooLong(4097));
     }
 }

@@ -6,12 +6,20 @@ use std::collections::VecDeque;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(u64);
 
-/// Waiters in the order of their arrival. Only the head asks the server.
+/// Waiters in the order of their arrival. Only those in front ask the server: the first one, and where it goes in
+/// company, as readers do, those right behind it that do so, too.
 #[derive(Debug)]
 pub struct WaitQueue<T> {
     /// Sorted by ticket, since tickets only rise.
-    waiters: VecDeque<(Ticket, T)>,
+    waiters: VecDeque<Entry<T>>,
     next: u64,
+}
+
+#[derive(Debug)]
+struct Entry<T> {
+    ticket: Ticket,
+    in_company: bool,
+    waiter: T,
 }
 
 impl<T> Default for WaitQueue<T> {
@@ -22,33 +30,56 @@ impl<T> Default for WaitQueue<T> {
 
 impl<T> WaitQueue<T> {
     /// Joins at the end.
-    pub fn enter(&mut self, waiter: T) -> Ticket {
+    pub fn enter(&mut self, waiter: T, in_company: bool) -> Ticket {
         let ticket = Ticket(self.next);
         self.next += 1;
-        self.waiters.push_back((ticket, waiter));
+        self.waiters.push_back(Entry { ticket, in_company, waiter });
         ticket
     }
 
-    /// Leaves from any place, and answers with the head when that changed, since it has to be told.
-    pub fn leave(&mut self, ticket: Ticket) -> Option<&T> {
-        let place = self.waiters.binary_search_by_key(&ticket, |(ticket, _)| *ticket).ok()?;
-        self.waiters.remove(place);
-        if place == 0 { self.head() } else { None }
+    /// Leaves from any place, and answers with those who have come to the front by that, since they have to be told.
+    pub fn leave(&mut self, ticket: Ticket) -> impl Iterator<Item = &T> {
+        let place = self.waiters.binary_search_by_key(&ticket, |entry| entry.ticket);
+        let told_before = match place {
+            Ok(place) => {
+                let in_front = self.in_front();
+                self.waiters.remove(place);
+                in_front - usize::from(place < in_front)
+            }
+            Err(_) => self.waiters.len(),
+        };
+        let in_front = self.in_front().max(told_before);
+        self.waiters.range(told_before..in_front).map(|entry| &entry.waiter)
     }
 
-    /// Whether this waiter is the one that asks the server.
-    pub fn is_head(&self, ticket: Ticket) -> bool {
-        self.waiters.front().is_some_and(|(first, _)| *first == ticket)
+    /// Whether this waiter is one that asks the server.
+    pub fn is_in_front(&self, ticket: Ticket) -> bool {
+        match self.waiters.front() {
+            Some(first) if first.ticket == ticket => true,
+            Some(first) if first.in_company => {
+                self.waiters.iter().take(self.in_front()).any(|entry| entry.ticket == ticket)
+            }
+            _ => false,
+        }
     }
 
-    /// The waiter that came first.
-    pub fn head(&self) -> Option<&T> {
-        self.waiters.front().map(|(_, waiter)| waiter)
+    /// Those who ask the server.
+    pub fn front(&self) -> impl Iterator<Item = &T> {
+        self.waiters.range(..self.in_front()).map(|entry| &entry.waiter)
     }
 
-    /// All waiters, the head first.
+    /// How many ask the server.
+    fn in_front(&self) -> usize {
+        match self.waiters.front() {
+            None => 0,
+            Some(first) if !first.in_company => 1,
+            Some(_) => self.waiters.iter().take_while(|entry| entry.in_company).count(),
+        }
+    }
+
+    /// All waiters, the first one first.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
-        self.waiters.iter().map(|(_, waiter)| waiter)
+        self.waiters.iter().map(|entry| &entry.waiter)
     }
 
     /// How many wait.
@@ -67,32 +98,62 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn front(queue: &WaitQueue<usize>) -> Vec<usize> {
+        queue.front().copied().collect()
+    }
+
     #[test]
-    fn only_the_heads_leaving_tells_somebody() {
+    fn only_the_firsts_leaving_tells_somebody() {
         let mut queue = WaitQueue::default();
-        let [a, b, c] = ["a", "b", "c"].map(|who| queue.enter(who));
-        assert!(queue.is_head(a) && !queue.is_head(b));
-        assert_eq!(queue.leave(b), None);
-        assert_eq!(queue.leave(a), Some(&"c"));
-        assert_eq!(queue.leave(c), None);
+        let [a, b, c] = ["a", "b", "c"].map(|who| queue.enter(who, false));
+        assert!(queue.is_in_front(a) && !queue.is_in_front(b));
+        assert_eq!(queue.leave(b).count(), 0);
+        assert_eq!(queue.leave(a).collect::<Vec<_>>(), [&"c"]);
+        assert_eq!(queue.leave(c).count(), 0);
+        assert_eq!(queue.leave(c).count(), 0);
         assert!(queue.is_empty());
     }
 
+    #[test]
+    fn a_run_of_company_is_in_front_together_and_ends_at_the_first_who_goes_alone() {
+        let mut queue = WaitQueue::default();
+        let tickets: Vec<_> =
+            [true, true, false, true].iter().enumerate().map(|(who, &with)| queue.enter(who, with)).collect();
+        assert_eq!(front(&queue), [0, 1]);
+        assert!(queue.is_in_front(tickets[1]) && !queue.is_in_front(tickets[3]));
+        assert_eq!(queue.leave(tickets[0]).count(), 0);
+        // The one who goes alone gives up: those behind it come forward.
+        assert_eq!(queue.leave(tickets[2]).collect::<Vec<_>>(), [&3]);
+        assert_eq!(front(&queue), [1, 3]);
+    }
+
     proptest! {
-        /// Whoever leaves in whatever order: the head is always the earliest of those who are left.
+        /// Whoever leaves in whatever order: those in front are always the first, and its company; and everyone who comes
+        /// to the front is told once.
         #[test]
-        fn the_head_is_the_earliest_left(order in Just((0..12_usize).collect::<Vec<_>>()).prop_shuffle()) {
+        fn who_comes_to_the_front_is_told_once(
+            kinds in proptest::collection::vec(any::<bool>(), 12),
+            order in Just((0..12_usize).collect::<Vec<_>>()).prop_shuffle(),
+        ) {
             let mut queue = WaitQueue::default();
-            let tickets: Vec<_> = (0..12).map(|who| queue.enter(who)).collect();
+            let tickets: Vec<_> = (0..12).map(|who| queue.enter(who, kinds[who])).collect();
+            let mut told = front(&queue);
             let mut left: Vec<_> = (0..12).collect();
             for who in order {
-                let head_before = left[0];
                 left.retain(|other| *other != who);
-                let told = queue.leave(tickets[who]).copied();
-                prop_assert_eq!(told, if who == head_before { left.first().copied() } else { None });
-                prop_assert_eq!(queue.head(), left.first());
+                told.extend(queue.leave(tickets[who]));
+                let run = left.iter().take_while(|who| kinds[**who]).count();
+                let expected = if run > 0 { run } else { left.len().min(1) };
+                prop_assert_eq!(&front(&queue)[..], &left[..expected]);
+                for who in front(&queue) {
+                    prop_assert!(queue.is_in_front(tickets[who]) && told.contains(&who));
+                }
                 prop_assert_eq!(queue.len(), left.len());
             }
+            let times = told.len();
+            told.sort_unstable();
+            told.dedup();
+            prop_assert_eq!(told.len(), times);
         }
     }
 }

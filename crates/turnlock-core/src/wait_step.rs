@@ -22,6 +22,8 @@ pub struct WaitView {
     pub held_here: bool,
     /// The longest time between two looks.
     pub poll: Duration,
+    /// Where nothing is told by messages: how long to pause after a refusal.
+    pub pause: Option<Duration>,
 }
 
 /// The next move of the head of the queue.
@@ -52,13 +54,15 @@ pub fn next_move(now: Moment, view: &WaitView) -> WaitMove {
             return WaitMove::SleepUntil(trusted);
         }
     }
+    let can_listen = view.pause.is_none() && !view.listening;
     let Some((asked, ttl)) = view.refused else {
-        return if view.held_here && !view.listening { WaitMove::Listen } else { WaitMove::Ask };
+        return if view.held_here && can_listen { WaitMove::Listen } else { WaitMove::Ask };
     };
-    if !view.listening {
+    if can_listen {
         return WaitMove::Listen;
     }
-    let look_again = asked + ttl.unwrap_or(view.poll).clamp(SHORTEST_SLEEP, view.poll.max(SHORTEST_SLEEP));
+    let longest = view.pause.unwrap_or(view.poll);
+    let look_again = asked + ttl.unwrap_or(longest).clamp(SHORTEST_SLEEP, longest.max(SHORTEST_SLEEP));
     if view.hint || now >= look_again { WaitMove::Ask } else { WaitMove::SleepUntil(look_again) }
 }
 
@@ -77,6 +81,7 @@ mod tests {
             hint: false,
             held_here: false,
             poll: POLL,
+            pause: None,
         }
     }
 
@@ -109,6 +114,18 @@ mod tests {
             assert_eq!(next_move(START, &refused(ttl)), WaitMove::SleepUntil(at(1_000)));
         }
         assert_eq!(next_move(START, &refused(Some(0))), WaitMove::SleepUntil(at(1)));
+    }
+
+    #[test]
+    fn where_nothing_is_told_a_pause_takes_the_place_of_listening() {
+        let pause = Some(Duration::from_millis(8));
+        let spin = |ttl| WaitView { pause, listening: false, ..refused(ttl) };
+        assert_eq!(next_move(START, &spin(Some(500))), WaitMove::SleepUntil(at(8)));
+        assert_eq!(next_move(START, &spin(Some(3))), WaitMove::SleepUntil(at(3)));
+        assert_eq!(next_move(at(8), &spin(None)), WaitMove::Ask);
+        let local = WaitView { pause, held_here: true, ..fresh() };
+        assert_eq!(next_move(START, &local), WaitMove::SleepUntil(at(100)));
+        assert_eq!(next_move(at(100), &local), WaitMove::Ask);
     }
 
     #[test]

@@ -66,6 +66,9 @@ impl Builder {
     }
 
     /// The longest time between two looks of a waiter: what a lost message can cost. A second when not set.
+    ///
+    /// With one of more than a second, a waiter of a fair lock may need a second more to come forward when the one before it
+    /// has died.
     pub fn poll(mut self, time: Duration) -> Self {
         self.poll = Some(time);
         self

@@ -2,13 +2,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use turnlock_core::ClientId;
+use turnlock_core::{ClientId, Kind};
 
 use crate::builder::Builder;
 use crate::engine::{Engine, Errands};
 use crate::error::Error;
+use crate::latch::Latch;
 use crate::lock::Lock;
 use crate::owner::Owner;
+use crate::permit_semaphore::PermitSemaphore;
+use crate::read_write_lock::ReadWriteLock;
+use crate::semaphore::Semaphore;
 
 /// A client of a store: the door to all locks on it. Cheap to clone; one for a whole program is right.
 ///
@@ -68,7 +72,134 @@ impl Client {
 
     /// The lock of this name. Nothing is sent; a name that cannot be is reported when the lock is used.
     pub fn lock(&self, name: &str) -> Lock {
-        Lock::new(Arc::clone(&self.engine), name)
+        self.lock_of(Kind::Lock, name)
+    }
+
+    /// The fair lock of this name: granted in the order of arrival, over all processes and languages. Redisson's
+    /// `getFairLock`.
+    ///
+    /// **Guarantee.** Who waits stands in a queue on the store. One that gives up or is cancelled leaves it at once. One
+    /// whose process dies is passed over within six seconds, as long as a turnlock client stands in the queue: a waiter of
+    /// turnlock gives a sign of life every second, and who is silent for four is out.
+    ///
+    /// **Limits.** A waiter that is silent that long and lives, because its process was paused or cut off, has lost its
+    /// place; it notices within a second and queues again at the end. So does one that is thrown out by a Java neighbour:
+    /// Redisson's `tryLockAsync` that gives up lowers the deadlines of all behind it by five minutes. A queue of Java's
+    /// waiters alone goes by Redisson's deadlines.
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// let client = turnlock::Client::connect("memory://").await?;
+    /// let lock = client.fair_lock("tickets");
+    /// let guard = lock.lock().await?;
+    /// let waiter = tokio::spawn({
+    ///     let lock = lock.clone();
+    ///     async move { lock.lock().await }
+    /// });
+    /// while lock.inspect().await?.queue.is_empty() {
+    ///     tokio::task::yield_now().await;
+    /// }
+    /// assert!(lock.try_lock().await?.is_none()); // nobody pushes in
+    /// guard.unlock().await?;
+    /// let _next = waiter.await.unwrap()?;
+    /// # Ok::<(), turnlock::Error>(()) }).unwrap();
+    /// ```
+    pub fn fair_lock(&self, name: &str) -> Lock {
+        self.lock_of(Kind::Fair, name)
+    }
+
+    /// The fenced lock of this name: each grant carries a [token](crate::Guard::token) that is higher than every token
+    /// before it, for whoever checks it where the work is written down. Redisson's `getFencedLock`.
+    ///
+    /// **Guarantee.** A lock with a lease cannot hold back a process that was paused; a store that refuses a token lower
+    /// than the highest it has seen can. Tokens do not fall when the lock's store expires, restarts, is flushed or fails
+    /// over: a token is above the last one, not below the server's clock in microseconds, and above the highest that this
+    /// client has seen.
+    ///
+    /// **Limits.** After a loss of data, tokens could fall if the new server's clock is behind the old one's by more than
+    /// the loss took, and no client that saw the last token takes part. A Java client that gets the lock first after a loss
+    /// of data starts at 1, as Redisson does. A plain lock of the same name excludes, and has no token.
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// let client = turnlock::Client::connect("memory://").await?;
+    /// let lock = client.fenced_lock("ledger");
+    /// let first = lock.lock().await?;
+    /// let earlier = first.token();
+    /// first.unlock().await?;
+    /// assert!(lock.lock().await?.token() > earlier);
+    /// # Ok::<(), turnlock::Error>(()) }).unwrap();
+    /// ```
+    pub fn fenced_lock(&self, name: &str) -> Lock {
+        self.lock_of(Kind::Fenced, name)
+    }
+
+    /// The spin lock of this name: the same key as [`lock`](Client::lock), and it never publishes or subscribes. For
+    /// servers and proxies without messages. Redisson's `getSpinLock`.
+    ///
+    /// **Guarantee.** It excludes, and is excluded by, a lock and a fenced lock of the same name.
+    ///
+    /// **Limits.** A waiter asks again and again, with pauses that grow from 2 to 128 ms, by chance; one in this client is
+    /// told at once. Who waits for a lock of the same name hears of a release by a spin lock when it next looks, within a
+    /// second.
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// let client = turnlock::Client::connect("memory://").await?;
+    /// let guard = client.spin_lock("orders").lock().await?;
+    /// assert!(client.lock("orders").try_lock().await?.is_none());
+    /// # drop(guard);
+    /// # Ok::<(), turnlock::Error>(()) }).unwrap();
+    /// ```
+    pub fn spin_lock(&self, name: &str) -> Lock {
+        self.lock_of(Kind::Spin, name)
+    }
+
+    /// The plain lock of this name: a value that is set if there is none (`SET NX PX`), compared before it is deleted or
+    /// extended. The format of redis-py, redsync and node-redlock, with which it shares locks.
+    ///
+    /// **Guarantee.** One holder at a time; renewed, told of its loss and cleaned up as every lock of this crate.
+    ///
+    /// **Limits.** No hold count, so it cannot be reentered; no messages, so a waiter asks again and again as with a
+    /// [spin lock](Client::spin_lock). It shares no key format with Redisson.
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// let client = turnlock::Client::connect("memory://").await?;
+    /// let lock = client.plain_lock("orders");
+    /// let guard = lock.lock().await?;
+    /// assert!(lock.try_lock().await?.is_none());
+    /// assert!(guard.reenter().await.is_err());
+    /// # Ok::<(), turnlock::Error>(()) }).unwrap();
+    /// ```
+    pub fn plain_lock(&self, name: &str) -> Lock {
+        self.lock_of(Kind::Plain, name)
+    }
+
+    /// The read-write lock of this name. Redisson's `getReadWriteLock`.
+    pub fn read_write_lock(&self, name: &str) -> ReadWriteLock {
+        ReadWriteLock::new(self, name)
+    }
+
+    /// The semaphore of this name. Redisson's `getSemaphore`.
+    ///
+    /// A semaphore and a latch are numbers at their names, on Redis as in Java: give each a name of its own.
+    pub fn semaphore(&self, name: &str) -> Semaphore {
+        Semaphore::new(&self.engine, name)
+    }
+
+    /// The semaphore of this name whose permits have leases. Redisson's `getPermitExpirableSemaphore`.
+    pub fn permit_semaphore(&self, name: &str) -> PermitSemaphore {
+        PermitSemaphore::new(&self.engine, name)
+    }
+
+    /// The count-down latch of this name. Redisson's `getCountDownLatch`.
+    pub fn latch(&self, name: &str) -> Latch {
+        Latch::new(&self.engine, name)
+    }
+
+    pub(crate) fn lock_of(&self, kind: Kind, name: &str) -> Lock {
+        Lock::new(&self.engine, kind, name)
     }
 
     /// A new owner, for [`Lock::owned_by`].

@@ -37,3 +37,9 @@ pub(crate) fn now() -> Moment {
     // An hour ahead, so that a moment "before" the start can still be written down.
     Moment::from_micros(micros.saturating_add(3_600_000_000))
 }
+
+/// The wall clock, in microseconds since 1970: only for what must mean the same to all processes.
+pub(crate) fn wall_micros() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+}

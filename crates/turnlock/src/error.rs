@@ -28,8 +28,18 @@ pub enum Error {
         /// Who tried to unlock.
         owner: String,
     },
+    /// The owner would wait for itself: it reads and asks to write, or asks again for a lock that cannot be held twice.
+    /// Give back first what it has.
+    #[error("{name:?} would wait for its own owner: {reason}")]
+    WouldDeadlock {
+        /// The lock.
+        name: String,
+        /// What the owner has that stands in the way.
+        reason: &'static str,
+    },
     /// The store did not confirm a release. The lock is free at the latest when its lease ends; until then the client
-    /// goes on trying in the background.
+    /// goes on trying in the background. Permits without a lease may stay out for good when the store does not answer for 50
+    /// minutes.
     #[error(
         "the release of lock {name:?} was not confirmed; it goes on in the background until the lease ends"
     )]

@@ -1,11 +1,12 @@
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use turnlock_core::OwnerId;
+use turnlock_core::{Kind, OwnerId};
 
 use crate::clock;
 use crate::engine::{self, Engine, Hold, Patience, Term};
 use crate::error::{Error, LostReason};
+use crate::owner::OwnerFile;
 
 /// A lock that is held. Dropping it gives the lock back in the background; [`unlock`](Guard::unlock) is the certain way.
 ///
@@ -36,12 +37,38 @@ pub struct Guard {
     engine: Arc<Engine>,
     hold: Arc<Hold>,
     term: Term,
+    token: Option<u64>,
+    /// What the owner has of the lock, where the owner was named.
+    file: Weak<OwnerFile>,
     given_back: bool,
 }
 
 impl Guard {
-    pub(crate) fn new(engine: Arc<Engine>, hold: Arc<Hold>, term: Term) -> Self {
-        Self { engine, hold, term, given_back: false }
+    pub(crate) fn new(engine: Arc<Engine>, hold: Arc<Hold>, term: Term, token: Option<u64>) -> Self {
+        Self { engine, hold, term, token, file: Weak::new(), given_back: false }
+    }
+
+    /// Notes that what this guard stands for is the owner's that `file` belongs to.
+    pub(crate) fn file_with(mut self, file: &Weak<OwnerFile>) -> Self {
+        if let Some(file) = file.upgrade() {
+            file.set_hold(&self.hold);
+        }
+        self.file = Weak::clone(file);
+        self
+    }
+
+    pub(crate) fn file(&self) -> &Weak<OwnerFile> {
+        &self.file
+    }
+
+    pub(crate) fn is_of(&self, engine: &Arc<Engine>) -> bool {
+        Arc::ptr_eq(&self.engine, engine)
+    }
+
+    /// Lets go of the guard and leaves what it stands for as it is on the store, without renewal.
+    pub(crate) fn abandon(mut self) {
+        self.given_back = true;
+        self.engine.shared.let_go(&self.hold, self.term);
     }
 
     pub(crate) fn hold(&self) -> &Arc<Hold> {
@@ -56,6 +83,12 @@ impl Guard {
     /// The owner on the wire: `<client uuid>:<number>`, as it stands in the lock's hash.
     pub fn owner_id(&self) -> &OwnerId {
         &self.hold.owner
+    }
+
+    /// The fencing token of this grant: higher than that of every grant before it. Only a
+    /// [fenced lock](crate::Client::fenced_lock) has one.
+    pub fn token(&self) -> Option<u64> {
+        self.token
     }
 
     /// How many guards share this hold: one, and one more for each [`reenter`](Guard::reenter).
@@ -73,6 +106,43 @@ impl Guard {
             .shared
             .on_runtime(engine::reenter(&self.engine, &self.hold, self.term, Patience::Endless))
             .await
+            .map(|guard| guard.file_with(&self.file))
+    }
+
+    /// Turns a write lock into a read lock, without a moment in which another writer could come between.
+    ///
+    /// Readers that wait are told. [`Error::Unsupported`] if this is not the guard of a write lock; it is given back then,
+    /// as when the store does not answer.
+    ///
+    /// Cancelling: safe. Both are given back.
+    pub async fn downgrade(self) -> Result<Self, Error> {
+        let shared = &self.engine.shared;
+        let read = shared.on_runtime(self.read_under(self.term)).await?;
+        self.unlock().await?;
+        Ok(read)
+    }
+
+    /// Takes the read lock for the owner of this write lock. What an owner that was named reads is one hold, as with
+    /// threads: else it would be known to read by the last one only.
+    pub(crate) async fn read_under(&self, term: Term) -> Result<Self, Error> {
+        let file = self.file.upgrade().filter(|_| self.hold.name.kind() == Kind::Write);
+        let Some(file) = file else {
+            return engine::read_under(&self.engine, &self.hold, term).await;
+        };
+        let lost = self.hold.until_lost();
+        let _turn = tokio::select! {
+            turn = file.turn.lock() => turn,
+            reason = lost => return Err(Error::Lost { name: self.name().to_owned(), reason }),
+        };
+        if let Some(read) = file.valid_hold(Kind::Read) {
+            match engine::reenter(&self.engine, &read, term, Patience::Endless).await {
+                // Ended meanwhile: then from the start.
+                Err(Error::NotHeld { .. } | Error::Lost { .. }) => {}
+                outcome => return outcome.map(|read| read.file_with(&self.file)),
+            }
+        }
+        let read = engine::read_under(&self.engine, &self.hold, term).await?;
+        Ok(read.file_with(&self.file))
     }
 
     /// Gives the lock back and waits until the store has confirmed it.

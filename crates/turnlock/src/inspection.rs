@@ -1,38 +1,81 @@
+use std::collections::HashSet;
 use std::time::Duration;
 
-use turnlock_core::OwnerId;
+pub use turnlock_core::model::Role;
+use turnlock_core::model::{HolderPicture, Snapshot};
+use turnlock_core::{Kind, LockName, OwnerId};
 
-/// What a lock looks like on the store, and here.
+use crate::engine::Shared;
+
+/// What a lock, a semaphore or a latch looks like on the store, and here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Inspection {
-    /// The name of the lock.
+    /// The name.
     pub name: String,
     /// Its key on the store.
     pub key: String,
-    /// Who holds it.
+    /// Who holds it: of a lock its owner, of a read-write lock all readers or the writer, of a permit semaphore every
+    /// permit that is out.
     pub holders: Vec<Holder>,
     /// The rest of the lease; `None` when nobody holds the lock, or somebody does without end.
     pub ttl: Option<Duration>,
     /// How many tasks of this client wait for it.
     pub waiting_here: usize,
+    /// Who waits for a fair lock, of all clients, the next one first. Empty for other kinds, which keep no queue on the
+    /// store.
+    pub queue: Vec<OwnerId>,
+    /// The last token that a fenced lock gave out.
+    pub token: Option<u64>,
+    /// The free permits of a semaphore, or the count of a latch. `None` when it was not set yet, and for locks.
+    pub available: Option<i64>,
 }
 
 impl Inspection {
-    /// Whether somebody holds the lock.
+    pub(crate) fn new(shared: &Shared, name: &LockName, snapshot: Snapshot) -> Self {
+        // The id of a permit does not tell whose it is.
+        let ours: HashSet<OwnerId> = match name.kind() {
+            Kind::Permits => shared.rooms.holds(name).iter().flat_map(|hold| hold.permit_ids()).collect(),
+            _ => HashSet::new(),
+        };
+        let is_mine = |owner: &OwnerId| owner.is_of(shared.client) || ours.contains(owner);
+        let holder = |HolderPicture { owner, count, role, ttl }| {
+            let is_mine = is_mine(&owner);
+            Holder { owner, count, role, ttl, is_mine }
+        };
+        Self {
+            name: name.to_string(),
+            key: name.key().to_owned(),
+            waiting_here: match name.kind() {
+                Kind::Fair => snapshot.queue.iter().filter(|waiter| waiter.is_of(shared.client)).count(),
+                _ => shared.rooms.waiting(name),
+            },
+            holders: snapshot.holders.into_iter().map(holder).collect(),
+            ttl: snapshot.ttl,
+            queue: snapshot.queue,
+            token: snapshot.token,
+            available: snapshot.number,
+        }
+    }
+
+    /// Whether somebody holds it.
     pub fn is_locked(&self) -> bool {
         !self.holders.is_empty()
     }
 }
 
-/// Someone who holds a lock.
+/// Someone who holds a lock, or a permit that is out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {
-    /// The owner on the wire: `<client uuid>:<number>`.
+    /// The owner on the wire, `<client uuid>:<number>`, or the id of a permit.
     pub owner: OwnerId,
     /// How often it holds the lock.
     pub count: u64,
+    /// As what it holds.
+    pub role: Role,
+    /// The rest of its own lease, where each holder has one of its own: readers and permits.
+    pub ttl: Option<Duration>,
     /// Whether the holder belongs to this client.
     pub is_mine: bool,
 }

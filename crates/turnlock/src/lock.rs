@@ -1,19 +1,22 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use turnlock_core::{Lease, LeaseError, LockName, NameError};
+use turnlock_core::{Kind, Lease, LeaseError, LockName};
 
-use crate::backend::{Answer, Step};
-use crate::engine::{self, Ask, Engine, Patience, Term};
+use crate::engine::{self, Ask, Engine, Patience, Resend, Term};
 use crate::error::Error;
 use crate::guard::Guard;
-use crate::inspection::{Holder, Inspection};
+use crate::inspection::Inspection;
+use crate::named::{Named, endless};
 use crate::owner::Owner;
 use crate::run::Runner;
 
 /// A lock by its name: cheap to make and to clone, and nothing is sent until it is used.
 ///
-/// Redisson's `RLock` on the same wire: a Java service that locks the same name is excluded, and excludes.
+/// All kinds of locks are this one type; which of them it is, is said where it is made: [`Client::lock`], and
+/// [`fair_lock`], [`fenced_lock`], [`plain_lock`], [`spin_lock`] and [`read_write_lock`] beside it. All but the plain lock
+/// are Redisson's on the same wire: a Java service that locks the same name is excluded, and excludes.
+///
 /// Each call of `lock`, `try_lock` or `try_lock_for` is an owner of its own unless [`owned_by`](Lock::owned_by) says
 /// otherwise, so two tasks that share one `Lock` exclude each other.
 ///
@@ -33,18 +36,23 @@ use crate::run::Runner;
 /// # drop(guard);
 /// # Ok::<(), turnlock::Error>(()) }).unwrap();
 /// ```
+///
+/// [`Client::lock`]: crate::Client::lock
+/// [`fair_lock`]: crate::Client::fair_lock
+/// [`fenced_lock`]: crate::Client::fenced_lock
+/// [`plain_lock`]: crate::Client::plain_lock
+/// [`spin_lock`]: crate::Client::spin_lock
+/// [`read_write_lock`]: crate::Client::read_write_lock
 #[derive(Clone, Debug)]
 pub struct Lock {
-    engine: Arc<Engine>,
-    name: Result<LockName, NameError>,
+    named: Named,
     lease: Option<Result<Lease, LeaseError>>,
     owner: Option<Owner>,
 }
 
 impl Lock {
-    pub(crate) fn new(engine: Arc<Engine>, name: &str) -> Self {
-        let name = LockName::with_prefix(&engine.shared.settings.key_prefix, name);
-        Self { engine, name, lease: None, owner: None }
+    pub(crate) fn new(engine: &Arc<Engine>, kind: Kind, name: &str) -> Self {
+        Self { named: Named::new(engine, kind, name), lease: None, owner: None }
     }
 
     /// The same lock, taken with a fixed lease: not renewed, so it ends by itself, whatever its holder does.
@@ -61,19 +69,19 @@ impl Lock {
 
     /// The name of the lock, as it was given. Empty when the given one is not valid.
     pub fn name(&self) -> &str {
-        self.name.as_ref().map(LockName::as_str).unwrap_or_default()
+        self.named.as_str()
     }
 
     /// Takes the lock, and waits for it as long as it takes.
     ///
-    /// Waiters of one client are served in the order of their arrival. While the store does not answer, it is asked again
-    /// for [`retry_for`](crate::Builder::retry_for) before this gives up with [`Error::Unavailable`].
+    /// Waiters of one client are served in the order of their arrival; those of a fair lock over all clients. While the
+    /// store does not answer, it is asked again for [`retry_for`](crate::Builder::retry_for) before this gives up with
+    /// [`Error::Unavailable`].
     ///
     /// Cancelling: safe. The place in the queue is given up at once, or when the request that is under way is answered;
     /// that is finished in the background, and what it got is given back.
     pub async fn lock(&self) -> Result<Guard, Error> {
-        let guard = self.acquire(Patience::Endless).await?;
-        guard.ok_or_else(|| unreachable_give_up(self.name()))
+        endless(self.acquire(Patience::Endless).await)
     }
 
     /// Takes the lock if it is free, and does not wait. `None` when somebody holds it, or waits for it in this client.
@@ -88,6 +96,30 @@ impl Lock {
     /// Cancelling: as for [`lock`](Lock::lock).
     pub async fn try_lock_for(&self, wait: Duration) -> Result<Option<Guard>, Error> {
         self.acquire(Patience::of(wait)).await
+    }
+
+    /// Takes the lock for the owner that `guard` stands for: the same lock once more, as [`Guard::reenter`] does, or a read
+    /// lock for one who holds the write lock of that name.
+    ///
+    /// [`Error::WouldDeadlock`] when `guard` reads and this is the write lock: give the read lock back first.
+    ///
+    /// Cancelling: as for [`lock`](Lock::lock).
+    pub async fn lock_with(&self, guard: &Guard) -> Result<Guard, Error> {
+        let (name, hold) = (self.checked_name()?, guard.hold());
+        if !guard.is_of(&self.named.engine) || hold.name.key() != name.key() {
+            let reason = format!("the given one holds another lock than {:?}", self.name());
+            return Err(Error::bad_setting("guard", reason));
+        }
+        let shared = &self.named.engine.shared;
+        match (name.kind(), hold.name.kind()) {
+            (Kind::Read, Kind::Write) => shared.on_runtime(guard.read_under(self.term()?)).await,
+            (Kind::Write, Kind::Read) => Err(reads_already(name)),
+            _ => {
+                let reenter = engine::reenter(&self.named.engine, hold, self.term()?, Patience::Endless);
+                let again = shared.on_runtime(reenter).await;
+                again.map(|again| again.file_with(guard.file()))
+            }
+        }
     }
 
     /// Takes the lock, runs `body`, and gives the lock back. See [`Runner`] for hooks.
@@ -118,9 +150,10 @@ impl Lock {
         Runner::new(self.clone())
     }
 
-    /// Whether anybody holds the lock.
+    /// Whether anybody holds the lock: of a read-write lock, this side of it.
     pub async fn is_locked(&self) -> Result<bool, Error> {
-        Ok(self.inspect().await?.is_locked())
+        let kind = self.checked_name()?.kind();
+        Ok(self.inspect().await?.holders.iter().any(|holder| holder.role.is_of(kind)))
     }
 
     /// Whether `owner` holds the lock: here and on the store.
@@ -131,11 +164,13 @@ impl Lock {
     /// How often `owner` holds the lock, on the store.
     pub async fn hold_count(&self, owner: &Owner) -> Result<u64, Error> {
         self.check_owner(owner)?;
-        let Some(hold) = owner.file(self.checked_name()?).hold() else {
+        let name = self.checked_name()?;
+        let Some(hold) = owner.file(name).hold(name.kind()) else {
             return Ok(0);
         };
         let holders = self.inspect().await?.holders;
-        Ok(holders.iter().find(|holder| holder.owner == hold.owner).map_or(0, |holder| holder.count))
+        let ours = holders.iter().find(|holder| holder.owner == hold.owner && holder.role.is_of(name.kind()));
+        Ok(ours.map_or(0, |holder| holder.count))
     }
 
     /// The rest of the holder's lease. `None` when nobody holds the lock, or somebody does without end.
@@ -143,19 +178,20 @@ impl Lock {
         Ok(self.inspect().await?.ttl)
     }
 
-    /// Takes the lock away from whoever holds it, and wakes those who wait. Whether somebody held it.
+    /// Takes the lock away from whoever holds it, and wakes those who wait. Whether somebody held it. Of a read-write lock,
+    /// this side of it: all readers, or the writer.
     ///
     /// The holder is not asked. A holder of this client hears of it by [`Guard::lost`] right after, others when they next
     /// renew; one with a fixed lease of another client, when its lease ends.
     ///
     /// Cancelling: the lock may have been freed or not.
     pub async fn force_unlock(&self) -> Result<bool, Error> {
-        let shared = &self.engine.shared;
+        let shared = &self.named.engine.shared;
         let name = self.checked_name()?;
-        let ours = shared.rooms.hold(name);
         // Not sent again when it may have been done: by then, another may hold the lock.
-        let was_held = self.ask(Resend::IfNotDone, |limit| shared.backend.force_unlock(name, limit)).await?;
-        if let Some(hold) = ours {
+        let was_held =
+            shared.ask(name, Resend::IfNotDone, |limit| shared.backend.force_unlock(name, limit)).await?;
+        for hold in shared.rooms.holds(name) {
             shared.watchdog.look_now(&hold);
         }
         Ok(was_held)
@@ -163,56 +199,30 @@ impl Lock {
 
     /// Who holds the lock, how often and for how long, and how many wait here.
     pub async fn inspect(&self) -> Result<Inspection, Error> {
-        let shared = &self.engine.shared;
-        let name = self.checked_name()?;
-        let snapshot = self.ask(Resend::Always, |limit| shared.backend.inspect(name, limit)).await?;
-        let holder = |(owner, count): (turnlock_core::OwnerId, u64)| {
-            let is_mine = owner.is_of(shared.client);
-            Holder { owner, count, is_mine }
-        };
-        Ok(Inspection {
-            name: name.to_string(),
-            key: name.key().to_owned(),
-            holders: snapshot.holders.into_iter().map(holder).collect(),
-            ttl: snapshot.ttl,
-            waiting_here: shared.rooms.waiting(name),
-        })
+        self.named.inspect().await
+    }
+
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        &self.named.engine
     }
 
     pub(crate) fn checked_name(&self) -> Result<&LockName, Error> {
-        self.name.as_ref().map_err(|error| Error::BadName(error.clone()))
+        self.named.checked()
     }
 
-    /// One question to the store that concerns no hold of ours, asked twice if the first finds a dead connection.
-    async fn ask<T: Send>(&self, resend: Resend, step: impl Fn(Duration) -> Step<T>) -> Result<T, Error> {
-        let shared = &self.engine.shared;
-        let limit = shared.settings.usual_patience();
-        let work = async {
-            let answer = match step(limit).await {
-                Err(failure)
-                    if failure.is_worth_a_retry()
-                        && (resend == Resend::Always || failure.in_doubt.is_none()) =>
-                {
-                    step(limit).await
-                }
-                answer => answer,
-            };
-            answer.map(|Answer { value, .. }| value)
-        };
-        let answer = shared.on_runtime(work).await;
-        answer.map_err(|failure| failure.into_error(|| format!("lock {:?}", self.name())))
+    fn term(&self) -> Result<Term, Error> {
+        Ok(match &self.lease {
+            None => Term::Renewed(self.named.engine.shared.settings.watchdog),
+            Some(lease) => Term::Fixed(lease.clone()?),
+        })
     }
 
     pub(crate) async fn acquire(&self, patience: Patience) -> Result<Option<Guard>, Error> {
         let name = self.checked_name()?.clone();
-        let term = match &self.lease {
-            None => Term::Renewed(self.engine.shared.settings.watchdog),
-            Some(lease) => Term::Fixed(lease.clone()?),
-        };
-        let ask = Ask { name, term, patience };
-        let shared = &self.engine.shared;
+        let ask = Ask { name, term: self.term()?, patience, permits: 1, under: None };
+        let shared = &self.named.engine.shared;
         match &self.owner {
-            None => shared.on_runtime(engine::acquire(&self.engine, ask)).await,
+            None => shared.on_runtime(engine::acquire(&self.named.engine, ask)).await,
             Some(owner) => {
                 self.check_owner(owner)?;
                 shared.on_runtime(self.acquire_for(owner, ask)).await
@@ -221,25 +231,40 @@ impl Lock {
     }
 
     /// Takes the lock for an owner: once more if it has it, from the start if it does not.
-    async fn acquire_for(&self, owner: &Owner, ask: Ask) -> Result<Option<Guard>, Error> {
+    async fn acquire_for(&self, owner: &Owner, mut ask: Ask) -> Result<Option<Guard>, Error> {
         let file = owner.file(&ask.name);
         let Some(_turn) = ask.patience.lock(&file.turn).await else { return Ok(None) };
-        if let Some(hold) = file.hold().filter(|hold| hold.is_valid()) {
-            match engine::reenter(&self.engine, &hold, ask.term, ask.patience).await {
+        let kind = ask.name.kind();
+        if let Some(hold) = file.valid_hold(kind) {
+            if kind == Kind::Plain {
+                return itself_in_the_way(ask.patience, holds_already(&ask.name));
+            }
+            match engine::reenter(&self.named.engine, &hold, ask.term, ask.patience).await {
                 // Another task of this owner gave the hold back meanwhile: then from the start.
                 Err(Error::NotHeld { .. }) => {}
-                outcome => return outcome.map(Some),
+                outcome => return outcome.map(|guard| Some(guard.file_with(&Arc::downgrade(&file)))),
             }
         }
-        let guard = engine::acquire(&self.engine, ask).await?;
-        if let Some(guard) = &guard {
-            file.set_hold(guard.hold());
+        match kind {
+            Kind::Read => ask.under = file.valid_hold(Kind::Write),
+            Kind::Write if file.valid_hold(Kind::Read).is_some() => {
+                return itself_in_the_way(ask.patience, reads_already(&ask.name));
+            }
+            _ => {}
         }
-        Ok(guard)
+        let under = ask.under.is_some();
+        let guard = match engine::acquire(&self.named.engine, ask.clone()).await {
+            // Another task of this owner gave the write lock back meanwhile: then it reads like anybody else.
+            Err(Error::Lost { .. }) if under => {
+                engine::acquire(&self.named.engine, Ask { under: None, ..ask }).await?
+            }
+            outcome => outcome?,
+        };
+        Ok(guard.map(|guard| guard.file_with(&Arc::downgrade(&file))))
     }
 
     fn check_owner(&self, owner: &Owner) -> Result<(), Error> {
-        if owner.is_of(&self.engine) {
+        if owner.is_of(&self.named.engine) {
             return Ok(());
         }
         Err(Error::bad_setting(
@@ -249,15 +274,20 @@ impl Lock {
     }
 }
 
-/// Whether a question is asked again when its answer was lost.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Resend {
-    Always,
-    /// Only if it was certainly not done.
-    IfNotDone,
+/// Who waits for itself is told so; who will not wait is only refused.
+fn itself_in_the_way(patience: Patience, error: Error) -> Result<Option<Guard>, Error> {
+    if patience == Patience::None { Ok(None) } else { Err(error) }
 }
 
-/// Endless patience does not give up; if it ever did, that would be a fault here and not the caller's.
-fn unreachable_give_up(name: &str) -> Error {
-    Error::Unsupported(format!("gave up an endless wait for lock {name:?}: this is a fault in turnlock"))
+fn reads_already(name: &LockName) -> Error {
+    let reason =
+        "it holds the read lock, which keeps every writer out: give that back before asking to write";
+    Error::WouldDeadlock { name: name.to_string(), reason }
+}
+
+fn holds_already(name: &LockName) -> Error {
+    Error::WouldDeadlock {
+        name: name.to_string(),
+        reason: "it holds this plain lock, which has no hold count",
+    }
 }

@@ -2,7 +2,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use turnlock_core::LockName;
+use turnlock_core::{Kind, LockName};
 
 use crate::engine::{Engine, Hold};
 use crate::error::Error;
@@ -40,20 +40,37 @@ pub struct Owner {
 pub(crate) struct OwnerFile {
     /// Held while this owner is taking the lock, so that its own tasks do not wait for each other in the queue.
     pub(crate) turn: tokio::sync::Mutex<()>,
+    /// What it holds alone.
     hold: Mutex<Weak<Hold>>,
+    /// What it holds as a reader.
+    read_hold: Mutex<Weak<Hold>>,
     kept: Mutex<Vec<Guard>>,
 }
 
 impl OwnerFile {
-    /// The hold of this owner, if it has one that was not given back.
-    pub(crate) fn hold(&self) -> Option<Arc<Hold>> {
-        let hold = self.hold.lock().unwrap_or_else(PoisonError::into_inner).upgrade()?;
+    fn place(&self, kind: Kind) -> MutexGuard<'_, Weak<Hold>> {
+        let place = if kind == Kind::Read { &self.read_hold } else { &self.hold };
+        place.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The hold of this owner, of this kind, if it has one that was not given back.
+    pub(crate) fn hold(&self, kind: Kind) -> Option<Arc<Hold>> {
+        let hold = self.place(kind).upgrade()?;
         let is_open = hold.state().guards > 0;
         is_open.then_some(hold)
     }
 
+    /// The same, if it is believed in.
+    pub(crate) fn valid_hold(&self, kind: Kind) -> Option<Arc<Hold>> {
+        self.hold(kind).filter(|hold| hold.is_valid())
+    }
+
     pub(crate) fn set_hold(&self, hold: &Arc<Hold>) {
-        *self.hold.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(hold);
+        *self.place(hold.name.kind()) = Arc::downgrade(hold);
+    }
+
+    fn is_in_use(&self) -> bool {
+        self.hold(Kind::Lock).is_some() || self.hold(Kind::Read).is_some() || !self.kept().is_empty()
     }
 
     fn kept(&self) -> MutexGuard<'_, Vec<Guard>> {
@@ -81,9 +98,7 @@ impl Owner {
         if let Some(file) = files.get(name) {
             return Arc::clone(file);
         }
-        files.retain(|_, file| {
-            Arc::strong_count(file) > 1 || file.hold().is_some() || !file.kept().is_empty()
-        });
+        files.retain(|_, file| Arc::strong_count(file) > 1 || file.is_in_use());
         Arc::clone(files.entry(name.clone()).or_default())
     }
 
@@ -102,7 +117,12 @@ impl Owner {
     /// Cancelling: safe. The release goes on in the background.
     pub async fn unlock(&self, lock: &Lock) -> Result<(), Error> {
         let name = lock.checked_name()?;
-        let guard = self.file(name).kept().pop();
+        let file = self.file(name);
+        let guard = {
+            let mut kept = file.kept();
+            let last = kept.iter().rposition(|guard| guard.hold().name.kind() == name.kind());
+            last.map(|last| kept.remove(last))
+        };
         match guard {
             Some(guard) => guard.unlock().await,
             None => Err(Error::NotHeld { name: name.to_string(), owner: self.to_string() }),

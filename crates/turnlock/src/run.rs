@@ -94,7 +94,7 @@ impl Runner {
         B: FnOnce(Held) -> F,
         F: Future,
     {
-        let held = Held(Arc::clone(guard.hold()));
+        let held = Held { hold: Arc::clone(guard.hold()), token: guard.token() };
         if let Some(hook) = &self.on_acquire {
             hook(&held);
         }
@@ -154,31 +154,39 @@ impl Drop for Farewell {
 
 /// The lock as the body sees it: it can look, and cannot give it back.
 #[derive(Clone, Debug)]
-pub struct Held(Arc<Hold>);
+pub struct Held {
+    hold: Arc<Hold>,
+    token: Option<u64>,
+}
 
 impl Held {
     /// The name of the lock.
     pub fn name(&self) -> &str {
-        self.0.name.as_str()
+        self.hold.name.as_str()
     }
 
     /// The owner on the wire.
     pub fn owner_id(&self) -> &OwnerId {
-        &self.0.owner
+        &self.hold.owner
+    }
+
+    /// As [`Guard::token`].
+    pub fn token(&self) -> Option<u64> {
+        self.token
     }
 
     /// As [`Guard::is_valid`].
     pub fn is_valid(&self) -> bool {
-        self.0.is_valid()
+        self.hold.is_valid()
     }
 
     /// As [`Guard::valid_until`].
     pub fn valid_until(&self) -> Instant {
-        Instant::now() + self.0.believed_until().since(clock::now())
+        Instant::now() + self.hold.believed_until().since(clock::now())
     }
 
     /// As [`Guard::lost`].
     pub async fn lost(&self) -> LostReason {
-        self.0.until_lost().await
+        self.hold.until_lost().await
     }
 }

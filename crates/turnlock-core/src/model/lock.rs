@@ -1,5 +1,4 @@
-use std::time::Duration;
-
+use super::{Acquired, HolderPicture, Released, Renewed, Role, Snapshot};
 use crate::{Lease, Moment, OwnerId};
 
 /// The state of one reentrant lock: at most one owner, its hold count, and when it expires.
@@ -16,49 +15,6 @@ struct Hold {
     owner: OwnerId,
     count: u32,
     expires: Moment,
-}
-
-/// The answer to an acquire.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Acquired {
-    /// The owner holds the lock, with at least the target count, for the lease from now on.
-    Granted,
-    /// Another owner holds it; `ttl` is the rest of its lease. `None`: it holds without end.
-    Busy {
-        /// The rest of the holder's lease.
-        ttl: Option<Duration>,
-    },
-    /// A reentry found no hold of this owner: the hold that it was to deepen is lost.
-    Gone,
-}
-
-/// The answer to a release.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Released {
-    /// The lock is free, and those who wait must be told.
-    Freed,
-    /// The owner still holds it, with the target count.
-    Lowered,
-    /// The owner did not hold it; nothing was done.
-    NotHeld,
-}
-
-/// The answer to a renewal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Renewed {
-    /// The owner holds the lock, at least for the lease from now on.
-    Renewed,
-    /// The owner does not hold it; nothing was done.
-    NotHeld,
-}
-
-/// What a lock looks like from outside.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Snapshot {
-    /// Owners and their hold counts.
-    pub holders: Vec<(OwnerId, u64)>,
-    /// The rest of the lease; `None` when the lock is free, or held without end.
-    pub ttl: Option<Duration>,
 }
 
 impl LockState {
@@ -126,8 +82,14 @@ impl LockState {
         match &self.hold {
             None => Snapshot::default(),
             Some(hold) => Snapshot {
-                holders: vec![(hold.owner.clone(), u64::from(hold.count))],
+                holders: vec![HolderPicture {
+                    owner: hold.owner.clone(),
+                    count: u64::from(hold.count),
+                    role: Role::Holder,
+                    ttl: None,
+                }],
                 ttl: Some(hold.expires.since(now)),
+                ..Snapshot::default()
             },
         }
     }
@@ -153,6 +115,12 @@ impl LockState {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
+
+    fn holders(lock: &mut LockState, millis: u64) -> Vec<(OwnerId, u64)> {
+        let holders = lock.snapshot(at(millis)).holders;
+        holders.into_iter().map(|holder| (holder.owner, holder.count)).collect()
+    }
 
     fn ms(millis: u64) -> Duration {
         Duration::from_millis(millis)
@@ -193,11 +161,11 @@ mod tests {
         }
         // A late copy of the first step must not lower what the second raised.
         assert_eq!(lock.acquire(at(0), &a, 1, lease(100)), Acquired::Granted);
-        assert_eq!(lock.snapshot(at(0)).holders, [(a.clone(), 2)]);
+        assert_eq!(holders(&mut lock, 0), [(a.clone(), 2)]);
         for _ in 0..2 {
             assert_eq!(lock.release(at(0), &a, 1), Released::Lowered);
         }
-        assert_eq!(lock.snapshot(at(0)).holders, [(a.clone(), 1)]);
+        assert_eq!(holders(&mut lock, 0), [(a.clone(), 1)]);
         assert_eq!(lock.release(at(0), &a, 0), Released::Freed);
         assert_eq!(lock.release(at(0), &a, 0), Released::NotHeld);
     }
@@ -209,7 +177,7 @@ mod tests {
         assert_eq!(lock.acquire(at(0), &a, 2, lease(100)), Acquired::Gone);
         lock.acquire(at(0), &b, 1, lease(100));
         assert_eq!(lock.acquire(at(0), &a, 2, lease(100)), Acquired::Gone);
-        assert_eq!(lock.snapshot(at(0)).holders, [(b, 1)]);
+        assert_eq!(holders(&mut lock, 0), [(b, 1)]);
     }
 
     #[test]

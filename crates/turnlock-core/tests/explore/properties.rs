@@ -88,7 +88,9 @@ fn count_is_right(protocol: &Protocol, state: &State, client: usize, turn: &Turn
     if turn.expired || !turn.is_certain() {
         return true;
     }
-    state.snapshot().holders == [(protocol.owner(client, turn.number).clone(), u64::from(count))]
+    let holders = state.snapshot().holders;
+    let [holder] = &holders[..] else { return false };
+    (&holder.owner, holder.count) == (protocol.owner(client, turn.number), u64::from(count))
 }
 
 fn turns(state: &State) -> impl Iterator<Item = (usize, &Turn)> {
@@ -103,5 +105,5 @@ fn is_free(state: &State) -> bool {
 /// Whether the server has this turn as the holder.
 fn holds(protocol: &Protocol, state: &State, client: usize, turn: &Turn) -> bool {
     let owner = protocol.owner(client, turn.number);
-    state.snapshot().holders.iter().any(|(holder, _)| holder == owner)
+    state.snapshot().holders.iter().any(|holder| holder.owner == *owner)
 }

@@ -94,11 +94,11 @@ impl Protocol {
 
     /// With relative counts, what a step does depends on what the server has.
     fn as_the_server_reads_it(&self, step: Step, before: &Snapshot, owner: &OwnerId) -> Step {
-        let held = before.holders.iter().find(|(holder, _)| holder == owner);
-        let Some((_, count)) = held.filter(|_| !self.rules.absolute_counts) else {
+        let held = before.holders.iter().find(|holder| holder.owner == *owner);
+        let Some(held) = held.filter(|_| !self.rules.absolute_counts) else {
             return step;
         };
-        let count = u32::try_from(*count).expect("counts are small here");
+        let count = u32::try_from(held.count).expect("counts are small here");
         match step {
             Step::Acquire { .. } => Step::Acquire { target: count + 1 },
             Step::Release { .. } => Step::Release { target: count - 1 },
@@ -114,8 +114,8 @@ impl Protocol {
         before: &Snapshot,
         after: &Snapshot,
     ) -> Option<Harm> {
-        let (holder, _) = before.holders.first()?;
-        if holder != owner {
+        let holder = before.holders.first()?;
+        if holder.owner != *owner {
             return (before != after).then_some(Harm::OthersHoldChanged);
         }
         // A client that gives its hold back believes in it no longer, so its own current release is not meant here.
@@ -132,7 +132,7 @@ impl Protocol {
         for client in 0..state.clients.len() {
             for turn in &mut state.clients[client].turns {
                 let owner = self.owner(client, turn.number);
-                turn.expired |= held.holders.iter().any(|(holder, _)| holder == owner);
+                turn.expired |= held.holders.iter().any(|holder| holder.owner == *owner);
             }
         }
     }

@@ -185,7 +185,7 @@ impl Turn {
 
     fn hear_acquired(&mut self, acquired: Acquired, sent: Sent, rules: Rules) -> Outcome {
         match acquired {
-            Acquired::Granted => {
+            Acquired::Granted | Acquired::GrantedWith { .. } => {
                 if !rules.grant_keeps_doubt {
                     self.doubt = None;
                 }

@@ -5,10 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use turnlock_core::model::{Acquired, LockState, Released, Renewed, Snapshot};
-use turnlock_core::{Lease, LockName, Moment};
+use turnlock_core::model::{
+    Acquired, Claim, Deed, Item, Now, OfAnotherKind, Place, Released, Renewed, Snapshot, Wake, Wish,
+};
+use turnlock_core::{LockName, OwnerId};
 
-use super::{Answer, Backend, Claim, Renewal, Sent, Signals, Step};
+use super::{Answer, Backend, Failure, FailureKind, Renewal, Sent, Signals, Step, Waiter};
 use crate::clock;
 
 /// Locks in the memory of this process: the model and a mutex.
@@ -37,7 +39,7 @@ pub struct MemoryStore(Arc<Store>);
 
 #[derive(Default)]
 struct Store {
-    locks: Mutex<HashMap<Box<str>, LockState>>,
+    items: Mutex<HashMap<Box<str>, Item>>,
     clients: Mutex<Vec<Weak<dyn Signals>>>,
     mute: AtomicBool,
 }
@@ -65,7 +67,7 @@ impl MemoryStore {
 
     /// Forgets every lock, without telling anybody.
     pub fn lose_data(&self) {
-        self.locks().clear();
+        self.items().clear();
     }
 
     /// While `true`, releases are told to nobody, as when messages are lost on the way.
@@ -73,25 +75,41 @@ impl MemoryStore {
         self.0.mute.store(lose, Ordering::Relaxed);
     }
 
-    fn locks(&self) -> std::sync::MutexGuard<'_, HashMap<Box<str>, LockState>> {
-        self.0.locks.lock().unwrap_or_else(PoisonError::into_inner)
+    fn items(&self) -> std::sync::MutexGuard<'_, HashMap<Box<str>, Item>> {
+        self.0.items.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One step on one lock. What is free needs no entry.
-    fn step<T>(&self, name: &LockName, step: impl FnOnce(&mut LockState, Moment) -> T) -> T {
-        let now = clock::now();
-        let mut locks = self.locks();
-        let mut fresh = LockState::default();
-        let state = locks.get_mut(name.key());
-        let known = state.is_some();
-        let state = state.unwrap_or(&mut fresh);
-        let answer = step(state, now);
-        match (known, state.is_free(now)) {
-            (true, true) => drop(locks.remove(name.key())),
-            (false, false) => drop(locks.insert(name.key().into(), fresh)),
-            _ => {}
+    /// One step on one item. What is free needs no entry.
+    fn step<T>(&self, name: &LockName, step: impl FnOnce(&mut Item, Now) -> T) -> T {
+        let now = Now { moment: clock::now(), wall: clock::wall_micros() };
+        let mut items = self.items();
+        let mut fresh = None;
+        let item = items.get_mut(name.key());
+        let known = item.is_some();
+        let item = item.unwrap_or_else(|| fresh.insert(Item::new(name.kind())));
+        let answer = step(item, now);
+        let is_free = item.is_free(now);
+        if known && is_free {
+            items.remove(name.key());
+        } else if let Some(fresh) = fresh.filter(|_| !is_free) {
+            items.insert(name.key().into(), fresh);
         }
         answer
+    }
+
+    /// A step that may have to be told to somebody.
+    fn step_and_tell<T>(
+        &self,
+        name: &LockName,
+        step: impl FnOnce(&mut Item, Now) -> Result<(T, Wake), OfAnotherKind>,
+    ) -> Result<T, Failure> {
+        let (answer, wake) = self.step(name, step).map_err(|found| foreign(name, found))?;
+        match wake {
+            Wake::Nobody => {}
+            Wake::Listeners => self.tell(name),
+            Wake::Waiter(waiter) => self.tell(&name.for_waiter(&waiter)),
+        }
+        Ok(answer)
     }
 
     fn tell(&self, name: &LockName) {
@@ -105,9 +123,13 @@ impl MemoryStore {
     }
 }
 
+fn foreign(name: &LockName, OfAnotherKind(found): OfAnotherKind) -> Failure {
+    Failure::refused(FailureKind::Corrupt { key: name.key().to_owned(), found: found.to_owned() })
+}
+
 impl fmt::Debug for MemoryStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemoryStore").field("locks", &self.locks().len()).finish()
+        f.debug_struct("MemoryStore").field("items", &self.items().len()).finish()
     }
 }
 
@@ -124,56 +146,98 @@ impl Memory {
     }
 }
 
+/// What a claim says, to be kept until the step is polled.
+struct OwnedClaim {
+    name: LockName,
+    owner: OwnerId,
+    target: u32,
+    permits: u32,
+    under: Option<OwnerId>,
+    unsure: bool,
+}
+
+impl OwnedClaim {
+    fn of(claim: Claim<'_>) -> Self {
+        let Claim { name, owner, target, permits, under, unsure } = claim;
+        let (name, owner, under) = (name.clone(), owner.clone(), under.cloned());
+        Self { name, owner, target, permits, under, unsure }
+    }
+
+    fn as_claim(&self) -> Claim<'_> {
+        let Self { name, owner, target, permits, under, unsure } = self;
+        Claim { name, owner, target: *target, permits: *permits, under: under.as_ref(), unsure: *unsure }
+    }
+}
+
 /// A step that is done when it is polled, not before, so that a future that was never polled did nothing.
-fn at_once<T: Send + 'static>(step: impl FnOnce() -> T + Send + 'static) -> Step<T> {
+fn at_once<T: Send + 'static>(step: impl FnOnce() -> Result<T, Failure> + Send + 'static) -> Step<T> {
     Box::pin(async move {
         let sent = Sent { connection: 1, at: clock::now() };
-        Ok(Answer { value: step(), sent })
+        Ok(Answer { value: step()?, sent })
     })
 }
 
 impl Backend for Memory {
-    fn acquire(&self, claim: Claim<'_>, lease: Lease, _: Duration) -> Step<Acquired> {
-        let (store, name, owner) = (self.store.clone(), claim.name.clone(), claim.owner.clone());
-        let target = claim.target;
-        at_once(move || store.step(&name, |lock, now| lock.acquire(now, &owner, target, lease)))
+    fn acquire(&self, claim: Claim<'_>, wish: Wish, _: Duration) -> Step<Acquired> {
+        let (store, claim) = (self.store.clone(), OwnedClaim::of(claim));
+        at_once(move || {
+            store.step_and_tell(&claim.name, |item, now| item.acquire(now, &claim.as_claim(), &wish))
+        })
     }
 
     fn release(&self, claim: Claim<'_>, _: Duration) -> Step<Released> {
-        let (store, name, owner) = (self.store.clone(), claim.name.clone(), claim.owner.clone());
-        let target = claim.target;
-        at_once(move || {
-            let answer = store.step(&name, |lock, now| lock.release(now, &owner, target));
-            if answer == Released::Freed {
-                store.tell(&name);
-            }
-            answer
-        })
+        let (store, claim) = (self.store.clone(), OwnedClaim::of(claim));
+        at_once(move || store.step_and_tell(&claim.name, |item, now| item.release(now, &claim.as_claim())))
     }
 
     fn renew(&self, lines: &[Renewal], _: Duration) -> Step<Vec<Option<Renewed>>> {
         let (store, lines) = (self.store.clone(), lines.to_vec());
         at_once(move || {
-            let renew =
-                |line: &Renewal| store.step(&line.name, |lock, now| lock.renew(now, &line.owner, line.lease));
-            lines.iter().map(|line| Some(renew(line))).collect()
+            let renew = |line: &Renewal| {
+                store.step(&line.name, |item, now| item.renew(now, &line.claim(), line.lease)).ok()
+            };
+            Ok(lines.iter().map(renew).collect())
+        })
+    }
+
+    fn attend(&self, waiters: &[Waiter], _: Duration) -> Step<Vec<Option<Place>>> {
+        let (store, waiters) = (self.store.clone(), waiters.to_vec());
+        at_once(move || {
+            let attend = |waiter: &Waiter| {
+                store.step_and_tell(&waiter.name, |item, now| item.attend(now, &waiter.owner)).ok()
+            };
+            Ok(waiters.iter().map(attend).collect())
         })
     }
 
     fn force_unlock(&self, name: &LockName, _: Duration) -> Step<bool> {
         let (store, name) = (self.store.clone(), name.clone());
+        at_once(move || store.step_and_tell(&name, |item, now| item.force_unlock(now, name.kind())))
+    }
+
+    fn perform(&self, name: &LockName, deed: Deed, request: &OwnerId, _: Duration) -> Step<i64> {
+        let (store, name, request) = (self.store.clone(), name.clone(), request.clone());
         at_once(move || {
-            let was_held = store.step(&name, LockState::force_unlock);
-            if was_held {
-                store.tell(&name);
-            }
-            was_held
+            store.step_and_tell(&name, |item, now| item.perform(now, name.kind(), deed, &request))
+        })
+    }
+
+    fn forget(&self, name: &LockName, request: &OwnerId, _: Duration) -> Step<()> {
+        let (store, name, request) = (self.store.clone(), name.clone(), request.clone());
+        at_once(move || {
+            store
+                .step(&name, |item, _| item.forget(name.kind(), &request))
+                .map_err(|found| foreign(&name, found))
         })
     }
 
     fn inspect(&self, name: &LockName, _: Duration) -> Step<Snapshot> {
         let (store, name) = (self.store.clone(), name.clone());
-        at_once(move || store.step(&name, LockState::snapshot))
+        at_once(move || {
+            store
+                .step(&name, |item, now| item.snapshot(now, name.kind()))
+                .map_err(|found| foreign(&name, found))
+        })
     }
 
     fn listen(&self, _: &LockName) -> Pin<Box<dyn Future<Output = ()> + Send>> {

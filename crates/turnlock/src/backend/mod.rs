@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Weak;
 use std::time::Duration;
 
-use turnlock_core::model::{Acquired, Released, Renewed, Snapshot};
+use turnlock_core::model::{Acquired, Claim, Deed, Place, Released, Renewed, Snapshot, Wish};
 use turnlock_core::{Doubt, Lease, LockName, Moment, OwnerId};
 
 use crate::error::{Cause, Error};
@@ -100,36 +100,53 @@ impl fmt::Display for Failure {
     }
 }
 
-/// What an owner shall have of a lock: a hold of this count.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Claim<'a> {
-    pub(crate) name: &'a LockName,
-    pub(crate) owner: &'a OwnerId,
-    pub(crate) target: u32,
-}
-
 /// One line of a batch of renewals. A lease of `None` only looks whether the owner holds.
 #[derive(Clone, Debug)]
 pub(crate) struct Renewal {
     pub(crate) name: LockName,
     pub(crate) owner: OwnerId,
+    pub(crate) permits: u32,
     pub(crate) lease: Option<Lease>,
+}
+
+impl Renewal {
+    pub(crate) fn claim(&self) -> Claim<'_> {
+        Claim { permits: self.permits, ..Claim::new(&self.name, &self.owner, 1) }
+    }
+}
+
+/// One waiter of a fair lock, in a batch of signs of life.
+#[derive(Clone, Debug)]
+pub(crate) struct Waiter {
+    pub(crate) name: LockName,
+    pub(crate) owner: OwnerId,
 }
 
 /// A place where locks live.
 ///
-/// Each method is one atomic step of the model of the same name, and waits for its answer for `limit` at the most.
+/// Each method is one atomic step of the model of the same name, and waits for its answer for `limit` at the most. What
+/// is done, and to what, follows from the kind of the name.
 pub(crate) trait Backend: Send + Sync + fmt::Debug {
     /// Takes the lock, or raises the count of a hold to the target.
-    fn acquire(&self, claim: Claim<'_>, lease: Lease, limit: Duration) -> Step<Acquired>;
+    fn acquire(&self, claim: Claim<'_>, wish: Wish, limit: Duration) -> Step<Acquired>;
 
-    /// Lowers the count of a hold to the target; zero ends it.
+    /// Lowers the count of a hold to the target; zero ends it, and takes away what a waiter left.
     fn release(&self, claim: Claim<'_>, limit: Duration) -> Step<Released>;
 
     /// Each line has an outcome of its own, in the order of the lines; `None` where the store failed with just that one.
+    /// The lines are of kinds that are renewed in the same way.
     fn renew(&self, lines: &[Renewal], limit: Duration) -> Step<Vec<Option<Renewed>>>;
 
+    /// Says that waiters of fair locks are alive, and where they stand. Outcomes as for `renew`.
+    fn attend(&self, waiters: &[Waiter], limit: Duration) -> Step<Vec<Option<Place>>>;
+
     fn force_unlock(&self, name: &LockName, limit: Duration) -> Step<bool>;
+
+    /// A step on a number without owners. It counts once for each `request`.
+    fn perform(&self, name: &LockName, deed: Deed, request: &OwnerId, limit: Duration) -> Step<i64>;
+
+    /// Forgets what became of a request on a number without owners, of which no copy is under way nor will be sent.
+    fn forget(&self, name: &LockName, request: &OwnerId, limit: Duration) -> Step<()>;
 
     fn inspect(&self, name: &LockName, limit: Duration) -> Step<Snapshot>;
 

@@ -1,8 +1,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::bridge::Bridge;
 use super::home::Home;
+use super::latch::Latch;
 use super::lock::Lock;
+use super::permit_semaphore::PermitSemaphore;
+use super::read_write_lock::ReadWriteLock;
+use super::semaphore::Semaphore;
 use crate::backend::memory::MemoryStore;
 use crate::client::Leftovers;
 use crate::error::Error;
@@ -36,7 +41,51 @@ impl Client {
 
     /// The lock of this name.
     pub fn lock(&self, name: &str) -> Lock {
-        Lock::new(self.inner.lock(name), self.inner.clone(), Arc::clone(&self.home))
+        Lock::new(self.inner.lock(name), self.bridge())
+    }
+
+    /// The fair lock of this name. As [`turnlock::Client::fair_lock`](crate::Client::fair_lock).
+    pub fn fair_lock(&self, name: &str) -> Lock {
+        Lock::new(self.inner.fair_lock(name), self.bridge())
+    }
+
+    /// The fenced lock of this name. As [`turnlock::Client::fenced_lock`](crate::Client::fenced_lock).
+    pub fn fenced_lock(&self, name: &str) -> Lock {
+        Lock::new(self.inner.fenced_lock(name), self.bridge())
+    }
+
+    /// The spin lock of this name. As [`turnlock::Client::spin_lock`](crate::Client::spin_lock).
+    pub fn spin_lock(&self, name: &str) -> Lock {
+        Lock::new(self.inner.spin_lock(name), self.bridge())
+    }
+
+    /// The plain lock of this name. As [`turnlock::Client::plain_lock`](crate::Client::plain_lock).
+    pub fn plain_lock(&self, name: &str) -> Lock {
+        Lock::new(self.inner.plain_lock(name), self.bridge())
+    }
+
+    /// The read-write lock of this name.
+    pub fn read_write_lock(&self, name: &str) -> ReadWriteLock {
+        ReadWriteLock::new(self.inner.read_write_lock(name), self.bridge())
+    }
+
+    /// The semaphore of this name.
+    pub fn semaphore(&self, name: &str) -> Semaphore {
+        Semaphore::new(self.inner.semaphore(name), self.bridge())
+    }
+
+    /// The semaphore of this name whose permits have leases.
+    pub fn permit_semaphore(&self, name: &str) -> PermitSemaphore {
+        PermitSemaphore::new(self.inner.permit_semaphore(name), self.bridge())
+    }
+
+    /// The count-down latch of this name.
+    pub fn latch(&self, name: &str) -> Latch {
+        Latch::new(self.inner.latch(name), self.bridge())
+    }
+
+    fn bridge(&self) -> Bridge {
+        Bridge::new(self.inner.clone(), Arc::clone(&self.home))
     }
 
     fn build<F>(connect: F) -> Result<Self, Error>

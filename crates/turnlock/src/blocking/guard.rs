@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use turnlock_core::{ClientId, OwnerId};
+use turnlock_core::{ClientId, LockName, OwnerId};
 
 use super::home::Home;
 use super::thread_owner;
@@ -43,6 +43,17 @@ impl Guard {
         Ok(Self::new(guard, Arc::clone(&self.home), self.client))
     }
 
+    /// The fencing token of this grant. As [`turnlock::Guard::token`](crate::Guard::token).
+    pub fn token(&self) -> Option<u64> {
+        self.inner.token()
+    }
+
+    /// As [`turnlock::Guard::downgrade`](crate::Guard::downgrade).
+    pub fn downgrade(self) -> Result<Self, Error> {
+        let guard = self.home.block_on(self.inner.downgrade())?;
+        Ok(Self::new(guard, self.home, self.client))
+    }
+
     /// As [`turnlock::Guard::unlock`](crate::Guard::unlock).
     pub fn unlock(self) -> Result<(), Error> {
         self.home.block_on(self.inner.unlock())
@@ -52,6 +63,10 @@ impl Guard {
     /// place that unlocks is not the place that locked.
     pub fn keep(self) {
         thread_owner::keep(self.client, self);
+    }
+
+    pub(super) fn lock_name(&self) -> &LockName {
+        &self.inner.hold().name
     }
 
     /// How the lock was lost, if it was.

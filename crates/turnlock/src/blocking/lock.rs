@@ -1,13 +1,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::{Either, select};
-
+use super::bridge::Bridge;
 use super::guard::Guard;
-use super::home::Home;
 use super::interrupt::Interrupt;
 use super::thread_owner;
-use crate::client::Client;
 use crate::error::Error;
 use crate::inspection::Inspection;
 
@@ -15,14 +12,12 @@ use crate::inspection::Inspection;
 #[derive(Clone, Debug)]
 pub struct Lock {
     inner: crate::Lock,
-    client: Client,
-    home: Arc<Home>,
-    interrupt: Option<Interrupt>,
+    bridge: Bridge,
 }
 
 impl Lock {
-    pub(super) fn new(lock: crate::Lock, client: Client, home: Arc<Home>) -> Self {
-        Self { inner: lock, client, home, interrupt: None }
+    pub(super) fn new(inner: crate::Lock, bridge: Bridge) -> Self {
+        Self { inner, bridge }
     }
 
     /// The same lock, taken with a fixed lease. As [`turnlock::Lock::lease`](crate::Lock::lease).
@@ -34,7 +29,7 @@ impl Lock {
     /// The same lock, whose waits end with [`Error::Interrupted`] when `interrupt` is raised.
     #[must_use = "this makes another handle; the lock is as it was"]
     pub fn interruptible(&self, interrupt: &Interrupt) -> Self {
-        Self { interrupt: Some(interrupt.clone()), ..self.clone() }
+        Self { bridge: self.bridge.interruptible(interrupt), ..self.clone() }
     }
 
     /// The name of the lock.
@@ -45,27 +40,29 @@ impl Lock {
     /// Takes the lock, and waits for it as long as it takes.
     pub fn lock(&self) -> Result<Guard, Error> {
         let mine = self.mine();
-        self.wait(mine.lock()).map(|guard| self.guard(guard))
+        self.bridge.wait(self.name(), mine.lock()).map(|guard| self.guard(guard))
     }
 
     /// Takes the lock if it is free, or held by this thread, and does not wait.
     pub fn try_lock(&self) -> Result<Option<Guard>, Error> {
         let mine = self.mine();
-        self.wait(mine.try_lock()).map(|guard| guard.map(|guard| self.guard(guard)))
+        self.bridge.wait(self.name(), mine.try_lock()).map(|guard| guard.map(|guard| self.guard(guard)))
     }
 
     /// Takes the lock, and waits for it for `wait` at the most.
     pub fn try_lock_for(&self, wait: Duration) -> Result<Option<Guard>, Error> {
         let mine = self.mine();
-        self.wait(mine.try_lock_for(wait)).map(|guard| guard.map(|guard| self.guard(guard)))
+        self.bridge
+            .wait(self.name(), mine.try_lock_for(wait))
+            .map(|guard| guard.map(|guard| self.guard(guard)))
     }
 
     /// Gives back what this thread [kept](Guard::keep) last of this lock.
     ///
     /// [`Error::NotHeld`] when this thread kept nothing; [`Error::Lost`] when what it kept expired or was taken away.
     pub fn unlock(&self) -> Result<(), Error> {
-        self.inner.checked_name()?;
-        match thread_owner::take_kept(self.client.id(), self.name()) {
+        let name = self.inner.checked_name()?;
+        match thread_owner::take_kept(self.bridge.client.id(), name) {
             Some(guard) => guard.unlock(),
             None => Err(Error::NotHeld { name: self.name().to_owned(), owner: "this thread".to_owned() }),
         }
@@ -86,52 +83,45 @@ impl Lock {
 
     /// Whether anybody holds the lock.
     pub fn is_locked(&self) -> Result<bool, Error> {
-        self.home.block_on(self.inner.is_locked())
+        self.bridge.block_on(self.inner.is_locked())
     }
 
     /// Whether this thread holds the lock.
     pub fn is_held_by_current_thread(&self) -> Result<bool, Error> {
-        self.home.block_on(self.inner.is_held_by(&thread_owner::current(&self.client)))
+        self.bridge.block_on(self.inner.is_held_by(&self.bridge.owner()))
     }
 
     /// How often this thread holds the lock.
     pub fn hold_count(&self) -> Result<u64, Error> {
-        self.home.block_on(self.inner.hold_count(&thread_owner::current(&self.client)))
+        self.bridge.block_on(self.inner.hold_count(&self.bridge.owner()))
     }
 
     /// The rest of the holder's lease. As [`turnlock::Lock::remaining`](crate::Lock::remaining).
     pub fn remaining(&self) -> Result<Option<Duration>, Error> {
-        self.home.block_on(self.inner.remaining())
+        self.bridge.block_on(self.inner.remaining())
     }
 
     /// Takes the lock away from whoever holds it. As [`turnlock::Lock::force_unlock`](crate::Lock::force_unlock).
     pub fn force_unlock(&self) -> Result<bool, Error> {
-        self.home.block_on(self.inner.force_unlock())
+        self.bridge.block_on(self.inner.force_unlock())
     }
 
     /// Who holds the lock. As [`turnlock::Lock::inspect`](crate::Lock::inspect).
     pub fn inspect(&self) -> Result<Inspection, Error> {
-        self.home.block_on(self.inner.inspect())
+        self.bridge.block_on(self.inner.inspect())
     }
 
     /// The lock as the calling thread's.
-    fn mine(&self) -> crate::Lock {
-        self.inner.owned_by(&thread_owner::current(&self.client))
+    pub(super) fn mine(&self) -> crate::Lock {
+        self.inner.owned_by(&self.bridge.owner())
+    }
+
+    pub(super) fn bridge(&self) -> &Bridge {
+        &self.bridge
     }
 
     fn guard(&self, guard: crate::Guard) -> Guard {
-        Guard::new(guard, Arc::clone(&self.home), self.client.id())
-    }
-
-    fn wait<T>(&self, future: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-        let Some(interrupt) = &self.interrupt else { return self.home.block_on(future) };
-        self.home.block_on(async {
-            let (raised, future) = (std::pin::pin!(interrupt.raised()), std::pin::pin!(future));
-            match select(raised, future).await {
-                Either::Left(((), _)) => Err(Error::Interrupted { name: self.name().to_owned() }),
-                Either::Right((outcome, _)) => outcome,
-            }
-        })
+        Guard::new(guard, Arc::clone(&self.bridge.home), self.bridge.client.id())
     }
 
     fn run_under<T>(guard: Guard, body: impl FnOnce(&Guard) -> T) -> Result<T, Error> {

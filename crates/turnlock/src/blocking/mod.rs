@@ -19,14 +19,31 @@
 //! # Ok::<(), turnlock::Error>(())
 //! ```
 
+mod bridge;
 mod client;
 mod guard;
 mod home;
 mod interrupt;
+mod latch;
 mod lock;
+mod multi_guard;
+mod multi_lock;
+mod permit_semaphore;
+mod permits;
+mod read_write_lock;
+mod red_lock;
+mod semaphore;
 mod thread_owner;
 
 pub use client::{Builder, Client};
 pub use guard::Guard;
 pub use interrupt::Interrupt;
+pub use latch::Latch;
 pub use lock::Lock;
+pub use multi_guard::MultiGuard;
+pub use multi_lock::MultiLock;
+pub use permit_semaphore::PermitSemaphore;
+pub use permits::Permits;
+pub use read_write_lock::ReadWriteLock;
+pub use red_lock::RedLock;
+pub use semaphore::Semaphore;

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-use turnlock_core::ClientId;
+use turnlock_core::{ClientId, Kind, LockName};
 
 use super::guard::Guard;
 use crate::client::Client;
@@ -11,7 +11,7 @@ use crate::owner::Owner;
 
 thread_local! {
     static OWNERS: RefCell<HashMap<ClientId, Owner>> = RefCell::default();
-    static KEPT: RefCell<HashMap<(ClientId, String), Vec<Guard>>> = RefCell::default();
+    static KEPT: RefCell<HashMap<(ClientId, Kind, String), Vec<Guard>>> = RefCell::default();
 }
 
 /// The calling thread as an owner.
@@ -22,14 +22,20 @@ pub(super) fn current(client: &Client) -> Owner {
     })
 }
 
+/// Where guards of this lock are kept.
+fn place(client: ClientId, name: &LockName) -> (ClientId, Kind, String) {
+    (client, name.kind(), name.as_str().to_owned())
+}
+
 pub(super) fn keep(client: ClientId, guard: Guard) {
-    KEPT.with_borrow_mut(|kept| kept.entry((client, guard.name().to_owned())).or_default().push(guard));
+    let place = place(client, guard.lock_name());
+    KEPT.with_borrow_mut(|kept| kept.entry(place).or_default().push(guard));
 }
 
 /// The guard of this lock that the calling thread kept last.
-pub(super) fn take_kept(client: ClientId, name: &str) -> Option<Guard> {
+pub(super) fn take_kept(client: ClientId, name: &LockName) -> Option<Guard> {
     KEPT.with_borrow_mut(|kept| {
-        let place = (client, name.to_owned());
+        let place = place(client, name);
         let guards = kept.get_mut(&place)?;
         let guard = guards.pop();
         if guards.is_empty() {

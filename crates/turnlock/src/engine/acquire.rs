@@ -5,16 +5,15 @@ use std::time::Duration;
 
 use futures_util::future::select;
 use tokio::sync::{Mutex, MutexGuard};
-use turnlock_core::model::Acquired;
 use turnlock_core::wait_step::{WaitMove, WaitView, next_move};
-use turnlock_core::{Doubt, LockName, Moment, OwnerId};
+use turnlock_core::{Backoff, Kind, LockName, Moment};
 
-use super::Engine;
+use super::attempt::{Attempt, Outcome};
 use super::errand::Errand;
 use super::hold::{Hold, Term};
-use super::rooms::{Join, Seat};
+use super::rooms::Seat;
 use super::troubles::Troubles;
-use crate::backend::{Answer, Claim, Failure};
+use super::{Engine, Shared};
 use crate::clock;
 use crate::error::{Error, LostReason};
 use crate::guard::Guard;
@@ -25,6 +24,10 @@ pub(crate) struct Ask {
     pub(crate) name: LockName,
     pub(crate) term: Term,
     pub(crate) patience: Patience,
+    /// How many permits, where there are permits.
+    pub(crate) permits: u32,
+    /// The write hold of the same owner, under which it wants to read.
+    pub(crate) under: Option<Arc<Hold>>,
 }
 
 /// How long somebody is willing to wait for a lock that is held.
@@ -50,7 +53,7 @@ impl Patience {
         }
     }
 
-    pub(super) fn end(self) -> Moment {
+    pub(crate) fn end(self) -> Moment {
         match self {
             Self::None => Moment::from_micros(0),
             Self::Until(end) => end,
@@ -67,10 +70,11 @@ pub(crate) async fn acquire(engine: &Arc<Engine>, ask: Ask) -> Result<Option<Gua
     let shared = &engine.shared;
     shared.check_open()?;
     let limit = shared.settings.patience(ask.term.lease())?;
-    let join = if ask.patience == Patience::None { Join::IfEmpty } else { Join::Anyway };
-    let Some((seat, first_look)) = shared.rooms.enter(&ask.name, join) else { return Ok(None) };
+    let kind = ask.name.kind();
+    let Some((mut attempt, first_look)) = Attempt::begin(engine, &ask, limit) else { return Ok(None) };
     let mut first_look = Some(first_look);
-    let mut attempt = Attempt::new(engine, &ask, seat, limit);
+    let mut spin = Backoff::new(SHORTEST_SPIN, LONGEST_SPIN);
+    let mut pause = SHORTEST_SPIN;
     let end = ask.patience.end();
     let began = clock::now();
     let mut head_since = None;
@@ -82,9 +86,14 @@ pub(crate) async fn acquire(engine: &Arc<Engine>, ask: Ask) -> Result<Option<Gua
         let look = first_look.take().unwrap_or_else(|| attempt.seat.look());
         if ask.patience != Patience::None && now >= end {
             tracing::debug!(name = %ask.name, waited = ?now.since(began), "gave up waiting");
-            return troubles.last_word(&ask.name).map_or(Ok(None), Err);
+            let last_word = troubles.last_word(&ask.name);
+            attempt.leave().await;
+            return last_word.map_or(Ok(None), Err);
         }
-        if !look.is_head {
+        if let Some(reason) = ask.under.as_ref().and_then(|write| write.lost()) {
+            return Err(Error::Lost { name: ask.name.to_string(), reason });
+        }
+        if !look.may_ask {
             match ask.patience {
                 Patience::Endless => attempt.seat.bell.rings().await,
                 _ => drop(tokio::time::timeout(end.since(now), attempt.seat.bell.rings()).await),
@@ -98,18 +107,19 @@ pub(crate) async fn acquire(engine: &Arc<Engine>, ask: Ask) -> Result<Option<Gua
             hint: attempt.seat.bell.take_hint(),
             // Who will not wait is told by the store, not by what this process believes.
             held_here: look.held_here && ask.patience != Patience::None,
-            poll: shared.settings.poll,
+            poll: match kind {
+                // A fair lock's waiters are looked after by the attendance.
+                Kind::Fair => NO_POLL,
+                // The word that a writer waits has to be said again.
+                Kind::Write => shared.settings.poll.min(LONGEST_NAP),
+                _ => shared.settings.poll,
+            },
+            pause: (!kind.is_told()).then_some(pause),
         };
         match next_move(now, &view) {
             WaitMove::Ask => {
-                let errand = Errand::new(&shared.errands, attempt.send());
-                let (back, outcome) = match ask.patience {
-                    // Past the caller's end, a request gets the time that any request gets, and no more.
-                    Patience::Until(end) => tokio::time::timeout(end.since(now).max(limit), errand)
-                        .await
-                        .map_err(|_| too_late(&ask.name, limit))?,
-                    Patience::None | Patience::Endless => errand.await,
-                };
+                attempt.check_age()?;
+                let (back, outcome) = send(shared, attempt, &ask).await?;
                 attempt = back;
                 match outcome {
                     Ok(Ok(guard)) => {
@@ -120,9 +130,16 @@ pub(crate) async fn acquire(engine: &Arc<Engine>, ask: Ask) -> Result<Option<Gua
                         return Ok(Some(guard));
                     }
                     Ok(Err(ttl)) => {
+                        if let Some(hold) = &ask.under {
+                            // A write hold that stands lets its owner read.
+                            shared.watchdog.look_now(hold);
+                            let name = ask.name.to_string();
+                            return Err(Error::Lost { name, reason: LostReason::Taken });
+                        }
                         if ask.patience == Patience::None {
                             return Ok(None);
                         }
+                        pause = spin.pause(fastrand::f64());
                         if refused.is_none() {
                             tracing::debug!(name = %ask.name, ?ttl, "held by another: waiting");
                         }
@@ -139,16 +156,7 @@ pub(crate) async fn acquire(engine: &Arc<Engine>, ask: Ask) -> Result<Option<Gua
                     }
                 }
             }
-            WaitMove::Listen => {
-                attempt.seat.set_listening();
-                // What was published before the subscription stood went unheard, so look again at once. A subscription
-                // that is long in coming does not keep the head from looking: it is told when it stands.
-                let listening = shared.backend.listen(&ask.name);
-                let patience = end.since(now).min(shared.settings.poll).min(LONGEST_NAP);
-                let _ =
-                    tokio::time::timeout(patience, select(listening, pin!(attempt.seat.bell.rings()))).await;
-                attempt.seat.bell.give_hint();
-            }
+            WaitMove::Listen => listen(&attempt, end).await,
             WaitMove::SleepUntil(moment) => {
                 if view.hint {
                     // Seen, but too early to act on.
@@ -160,8 +168,42 @@ pub(crate) async fn acquire(engine: &Arc<Engine>, ask: Ask) -> Result<Option<Gua
     }
 }
 
+/// The pauses of one who waits where nothing is told.
+const SHORTEST_SPIN: Duration = Duration::from_millis(2);
+const LONGEST_SPIN: Duration = Duration::from_millis(128);
+
+/// As good as never.
+const NO_POLL: Duration = Duration::from_secs(3600);
+
+/// Asks the store once, as an errand. Past the caller's end a request gets the time that any request gets, and no more.
+async fn send(shared: &Shared, attempt: Attempt, ask: &Ask) -> Result<(Attempt, Outcome), Error> {
+    let limit = attempt.limit;
+    let errand = Errand::new(&shared.errands, attempt.send());
+    match ask.patience {
+        Patience::Until(end) => tokio::time::timeout(end.since(clock::now()).max(limit), errand)
+            .await
+            .map_err(|_| too_late(&ask.name, limit)),
+        Patience::None | Patience::Endless => Ok(errand.await),
+    }
+}
+
+/// Begins to listen. What was published before the subscription stood went unheard, so the next move is to look again. A
+/// subscription that is long in coming does not keep the head from looking: it is told when it stands.
+async fn listen(attempt: &Attempt, end: Moment) {
+    let (shared, seat) = (&attempt.engine.shared, &attempt.seat);
+    seat.set_listening();
+    let listening = shared.backend.listen(seat.name());
+    let patience = end.since(clock::now()).min(shared.settings.poll).min(LONGEST_NAP);
+    let _ = tokio::time::timeout(patience, select(listening, pin!(seat.bell.rings()))).await;
+    seat.bell.give_hint();
+    if attempt.name.kind().asks_in_company() {
+        // The others in front took it for granted that somebody listens.
+        shared.rooms.ring(seat.name());
+    }
+}
+
 /// How long the head of a queue sleeps at the most: a machine that slept longer finds out on waking.
-const LONGEST_NAP: Duration = Duration::from_secs(1);
+pub(super) const LONGEST_NAP: Duration = Duration::from_secs(1);
 
 /// Waits for the bell, or until `moment`.
 async fn ring_or(seat: &Seat, moment: Moment) {
@@ -173,70 +215,4 @@ fn too_late(name: &LockName, limit: Duration) -> Error {
     let cause =
         io::Error::new(io::ErrorKind::TimedOut, format!("no answer within the wait, nor within {limit:?}"));
     Error::Unavailable { what: format!("lock {:?}", name.as_str()), source: Arc::new(cause) }
-}
-
-/// One attempt at one hold: everything that a request needs, and what has to be done if it is given up.
-struct Attempt {
-    engine: Arc<Engine>,
-    name: LockName,
-    owner: OwnerId,
-    term: Term,
-    limit: Duration,
-    seat: Seat,
-    /// A request of this attempt that got no answer: it may have been granted, or may still be.
-    doubt: Option<Doubt>,
-}
-
-impl Attempt {
-    fn new(engine: &Arc<Engine>, ask: &Ask, seat: Seat, limit: Duration) -> Self {
-        let owner = engine.shared.new_owner();
-        Self {
-            engine: Arc::clone(engine),
-            name: ask.name.clone(),
-            owner,
-            term: ask.term,
-            limit,
-            seat,
-            doubt: None,
-        }
-    }
-
-    /// Asks the store once. Gives itself back, with a guard, the rest of another's lease, or a failure.
-    async fn send(mut self) -> (Self, Result<Result<Guard, Option<Duration>>, Failure>) {
-        let lease = self.term.lease();
-        let claim = Claim { name: &self.name, owner: &self.owner, target: 1 };
-        match self.engine.shared.backend.acquire(claim, lease, self.limit).await {
-            Ok(Answer { value: Acquired::Granted, sent }) => {
-                let (name, owner) = (self.name.clone(), self.owner.clone());
-                let hold = Arc::new(Hold::granted(name, owner, self.term, sent.at, self.doubt.take()));
-                self.engine.shared.watchdog.watch(&hold);
-                if let Some(gone) = self.seat.trade_for(&hold) {
-                    self.engine.shared.lose(&gone, LostReason::Taken);
-                }
-                let guard = Guard::new(Arc::clone(&self.engine), hold, self.term);
-                (self, Ok(Ok(guard)))
-            }
-            Ok(Answer { value: Acquired::Busy { ttl }, sent }) => {
-                // On one connection answers come in order: an earlier request on it was refused too, or has ended.
-                self.doubt = sent.leaves_of(self.doubt);
-                (self, Ok(Err(ttl)))
-            }
-            // The answer to a reentry, which this is not.
-            Ok(Answer { value: Acquired::Gone, .. }) => (self, Ok(Err(None))),
-            Err(failure) => {
-                if let Some(sent) = failure.in_doubt {
-                    self.doubt = Some(sent.adds_doubt_to(self.doubt, lease));
-                }
-                (self, Err(failure))
-            }
-        }
-    }
-}
-
-impl Drop for Attempt {
-    fn drop(&mut self) {
-        if let Some(doubt) = self.doubt.take() {
-            self.engine.shared.sweep(self.name.clone(), self.owner.clone(), self.limit, doubt);
-        }
-    }
 }

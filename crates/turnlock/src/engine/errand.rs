@@ -1,11 +1,12 @@
+use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
 use tokio::sync::{Notify, mpsc};
 
 /// Work that must be run to its end, whoever waits for it.
@@ -87,11 +88,18 @@ async fn run(mut inbox: mpsc::UnboundedReceiver<Work>) {
     while open || !under_way.is_empty() {
         tokio::select! {
             work = inbox.recv(), if open => match work {
-                Some(work) => under_way.push(work),
+                Some(work) => under_way.push(survive(work)),
                 None => open = false,
             },
             Some(()) = under_way.next(), if !under_way.is_empty() => {}
         }
+    }
+}
+
+/// One that panics, for whatever reason, must not take the others with it.
+async fn survive(work: Work) {
+    if AssertUnwindSafe(work).catch_unwind().await.is_err() {
+        tracing::error!("an errand panicked: what it was to undo ends with its lease");
     }
 }
 

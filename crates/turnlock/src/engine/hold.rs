@@ -2,10 +2,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
+use turnlock_core::model::{Claim, PermitId};
 use turnlock_core::renewal::Appointment;
 use turnlock_core::{Doubt, Lease, LockName, Moment, OwnerId};
 
-use crate::backend::Claim;
 use crate::clock;
 use crate::error::LostReason;
 
@@ -32,6 +32,8 @@ pub(crate) struct Hold {
     pub(crate) name: LockName,
     /// Used for this hold and never again.
     pub(crate) owner: OwnerId,
+    /// How many permits it is, where there are permits.
+    pub(crate) permits: u32,
     /// Held while a step of this hold is under way: steps of one owner go one after the other.
     pub(crate) lane: tokio::sync::Mutex<()>,
     /// Until when this process may believe in the hold, in microseconds of our clock.
@@ -49,8 +51,8 @@ pub(crate) struct HoldState {
     pub(crate) guards: u32,
     /// The count that the store last confirmed.
     pub(crate) confirmed: u32,
-    /// A release to zero was sent and not answered: "not held" may be its success.
-    pub(crate) end_sent: bool,
+    /// A release to zero was sent and not answered, first at that time: "not held" may be its success.
+    pub(crate) end_sent: Option<Moment>,
     /// The store has answered that it is gone.
     pub(crate) found_gone: bool,
     /// How many of the living guards want renewal.
@@ -73,18 +75,12 @@ pub(crate) enum Standing {
 
 impl Hold {
     /// A hold that the store has just granted to one guard.
-    pub(crate) fn granted(
-        name: LockName,
-        owner: OwnerId,
-        term: Term,
-        sent: Moment,
-        doubt: Option<Doubt>,
-    ) -> Self {
+    pub(crate) fn granted(claim: Claim<'_>, term: Term, sent: Moment, doubt: Option<Doubt>) -> Self {
         let mut state = HoldState {
             standing: Standing::Held,
             guards: 0,
             confirmed: 1,
-            end_sent: false,
+            end_sent: None,
             found_gone: false,
             renewed_guards: 0,
             renewal: None,
@@ -93,8 +89,9 @@ impl Hold {
         };
         state.add_guard(term);
         Self {
-            name,
-            owner,
+            name: claim.name.clone(),
+            owner: claim.owner.clone(),
+            permits: claim.permits,
             lane: tokio::sync::Mutex::new(()),
             believed_until: AtomicU64::new(term.lease().local_end(sent).as_micros()),
             may_last_until: AtomicU64::new((clock::now() + term.lease().as_duration()).as_micros()),
@@ -105,7 +102,12 @@ impl Hold {
 
     /// What this owner shall have of the lock.
     pub(crate) fn claim(&self, target: u32) -> Claim<'_> {
-        Claim { name: &self.name, owner: &self.owner, target }
+        Claim { permits: self.permits, ..Claim::new(&self.name, &self.owner, target) }
+    }
+
+    /// The ids of its permits, where those have ids.
+    pub(crate) fn permit_ids(&self) -> impl Iterator<Item = OwnerId> + use<> {
+        PermitId::of_hold(&self.owner, self.permits).map(PermitId::to_owner)
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, HoldState> {

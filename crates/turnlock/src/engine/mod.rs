@@ -2,29 +2,43 @@
 //! kind of lock. It lives on the runtime on which the client was made.
 
 mod acquire;
+mod attempt;
+mod attendance;
 mod errand;
 mod hold;
 mod on_runtime;
+mod permits;
+mod question;
+mod read_under;
 mod reenter;
 mod release;
 mod rooms;
+mod tokens;
 mod troubles;
+mod until_zero;
 mod watchdog;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use turnlock_core::{ClientId, LockName, OwnerId};
+use turnlock_core::model::Wish;
+use turnlock_core::{ClientId, Kind, Lease, LockName, OwnerId};
 
 pub(crate) use acquire::{Ask, Patience, acquire};
-pub(crate) use errand::Errands;
+use attendance::Attendance;
+pub(crate) use errand::{Errand, Errands};
 pub(crate) use hold::{Hold, Term};
 use on_runtime::OnRuntime;
+pub(crate) use permits::{acquire_permits, checked_number};
+pub(crate) use question::{Resend, describe};
+pub(crate) use read_under::read_under;
 pub(crate) use reenter::reenter;
 use rooms::Rooms;
+use tokens::Tokens;
+pub(crate) use until_zero::until_zero;
 use watchdog::Watchdog;
 
 use crate::backend::{Backend, Signals};
@@ -44,7 +58,11 @@ pub(crate) struct Shared {
     pub(crate) client: ClientId,
     pub(crate) rooms: Arc<Rooms>,
     pub(crate) watchdog: Watchdog,
+    attendance: Arc<Attendance>,
+    tokens: Tokens,
     pub(crate) errands: Errands,
+    /// Questions of groups that were not answered in time, and are not yet.
+    pub(crate) owed: Arc<AtomicUsize>,
     runtime: Handle,
     next_owner: AtomicU64,
     /// No new locks.
@@ -60,19 +78,23 @@ impl Engine {
         let shared = Arc::new(Shared {
             rooms: Arc::new(Rooms::new(Arc::clone(&backend))),
             backend,
-            settings,
             client: ClientId::from_random(uuid::Uuid::new_v4().into_bytes()),
-            watchdog: Watchdog::default(),
+            watchdog: Watchdog::new(settings.watchdog.renewal_period()),
+            attendance: Arc::default(),
+            tokens: Tokens::default(),
             errands,
+            owed: Arc::default(),
             runtime: Handle::current(),
             next_owner: AtomicU64::new(1),
             closing: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
+            settings,
         });
         let signals: Arc<dyn Signals> = Arc::clone(&shared) as _;
         shared.backend.attach(Arc::downgrade(&signals));
         tokio::spawn(runner);
         tokio::spawn(watchdog::run(Arc::downgrade(&shared)));
+        tokio::spawn(attendance::run(Arc::downgrade(&shared), Arc::clone(&shared.attendance)));
         Arc::new(Self { shared })
     }
 
@@ -111,6 +133,12 @@ impl Shared {
         if is_closed { Err(Error::ShuttingDown) } else { Ok(()) }
     }
 
+    /// What an acquire says beside its claim.
+    fn wish(&self, name: &LockName, lease: Lease, waits: bool) -> Wish {
+        let highest_token = if name.kind() == Kind::Fenced { self.tokens.highest(name) } else { 0 };
+        Wish { lease, waits, highest_token }
+    }
+
     fn has_stopped_renewing(&self) -> bool {
         self.stopped.load(Ordering::Acquire)
     }
@@ -127,12 +155,12 @@ impl Signals for Shared {
     }
 
     fn missed_releases(&self) {
-        self.rooms.ring_all_heads();
+        self.rooms.ring_all_fronts();
     }
 
     fn connection_changed(&self) {
         self.watchdog.look_at_all_now();
-        self.rooms.ring_all_heads();
+        self.rooms.ring_all_fronts();
     }
 }
 

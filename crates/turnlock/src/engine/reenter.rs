@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use turnlock_core::Kind;
 use turnlock_core::model::Acquired;
 
 use super::Engine;
@@ -23,6 +24,11 @@ pub(crate) async fn reenter(
     let shared = &engine.shared;
     shared.check_open()?;
     shared.settings.patience(term.lease())?;
+    if hold.name.kind() == Kind::Plain {
+        let reason =
+            format!("plain lock {:?} has no hold count: it cannot be taken twice", hold.name.as_str());
+        return Err(Error::Unsupported(reason));
+    }
     Errand::new(&shared.errands, deepen(Arc::clone(engine), Arc::clone(hold), term, patience)).await
 }
 
@@ -47,10 +53,16 @@ async fn deepen(
         if target == 1 {
             return Err(Error::NotHeld { name: name(), owner: hold.owner.to_string() });
         }
-        let failure = match shared.backend.acquire(hold.claim(target), term.lease(), limit).await {
+        let wish = shared.wish(&hold.name, term.lease(), false);
+        let failure = match shared.backend.acquire(hold.claim(target), wish, limit).await {
             Ok(Answer { value: Acquired::Granted, sent }) => {
                 hold.confirmed_for(term.lease(), sent.at);
-                return admit(&engine, &hold, target, term);
+                return admit(&engine, &hold, target, term, None);
+            }
+            Ok(Answer { value: Acquired::GrantedWith { token }, sent }) => {
+                shared.tokens.saw(&hold.name, token);
+                hold.confirmed_for(term.lease(), sent.at);
+                return admit(&engine, &hold, target, term, Some(token));
             }
             Ok(_) => {
                 shared.lose(&hold, LostReason::Taken);
@@ -77,7 +89,13 @@ async fn deepen(
 }
 
 /// The store has counted one more: makes the guard for it, unless the others have gone meanwhile.
-fn admit(engine: &Arc<Engine>, hold: &Arc<Hold>, target: u32, term: Term) -> Result<Guard, Error> {
+fn admit(
+    engine: &Arc<Engine>,
+    hold: &Arc<Hold>,
+    target: u32,
+    term: Term,
+    token: Option<u64>,
+) -> Result<Guard, Error> {
     let lost = hold.lost();
     let mut state = hold.state();
     state.confirmed = target;
@@ -87,7 +105,7 @@ fn admit(engine: &Arc<Engine>, hold: &Arc<Hold>, target: u32, term: Term) -> Res
             state.add_guard(term);
             drop(state);
             engine.shared.watchdog.watch(hold);
-            Ok(Guard::new(Arc::clone(engine), Arc::clone(hold), term))
+            Ok(Guard::new(Arc::clone(engine), Arc::clone(hold), term, token))
         }
         Standing::Held => Err(Error::Lost { name: name(), reason: LostReason::Expired }),
         Standing::Lost(reason) => Err(Error::Lost { name: name(), reason }),

@@ -1,16 +1,25 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use turnlock_core::model::Released;
+use tokio::sync::oneshot;
+use turnlock_core::model::{Claim, Released};
+use turnlock_core::request::REPEATED_FOR;
 use turnlock_core::verdict::{self, NotHeld};
-use turnlock_core::{Backoff, Doubt, LockName, Moment, OwnerId};
+use turnlock_core::{Backoff, Doubt, Kind, Moment};
 
 use super::Shared;
 use super::errand::Errand;
 use super::hold::{Hold, Standing, Term};
-use crate::backend::{Answer, Claim, Failure};
+use crate::backend::{Answer, Failure};
 use crate::clock;
 use crate::error::{Error, LostReason};
+
+/// Until when the store will know that it has done a release of permits without owners, whose repetition would otherwise
+/// count again.
+fn remembered_until(hold: &Hold) -> Moment {
+    let end_sent = hold.state().end_sent.filter(|_| !hold.name.kind().is_leased());
+    end_sent.map_or(Moment::NEVER, |sent| sent + REPEATED_FOR)
+}
 
 impl Shared {
     /// Gives back what one guard holds, and waits for it, but not for longer than failures are borne: then the engine
@@ -54,7 +63,8 @@ impl Shared {
         let shared = Arc::clone(self);
         async move {
             let outcome = shared.bring_down(&hold, give_up).await;
-            if matches!(outcome, Err(Error::InDoubt { .. })) && clock::now() < hold.may_last_until() {
+            let end = hold.may_last_until().min(remembered_until(&hold));
+            if matches!(outcome, Err(Error::InDoubt { .. })) && clock::now() < end {
                 shared.bring_down_later(&hold);
             }
             if is_last {
@@ -67,7 +77,14 @@ impl Shared {
     /// Lowers the count on the store to the number of guards, in the background. Who wanted to know has been told already.
     pub(super) fn bring_down_later(self: &Arc<Self>, hold: &Arc<Hold>) {
         let (shared, hold) = (Arc::clone(self), Arc::clone(hold));
-        self.errands.adopt(async move { drop(shared.bring_down(&hold, Moment::NEVER).await) });
+        self.errands.adopt(async move {
+            let outcome = shared.bring_down(&hold, Moment::NEVER).await;
+            if let Err(error @ Error::InDoubt { .. }) = outcome
+                && !hold.name.kind().is_leased()
+            {
+                tracing::warn!(name = %hold.name, permits = hold.permits, %error, "permits may be out for good");
+            }
+        });
     }
 
     /// Lowers the count on the store to the number of guards. While the store does not answer, goes on until the hold
@@ -109,17 +126,20 @@ impl Shared {
             drop(turn);
             let in_doubt = failure.in_doubt.is_some();
             tracing::warn!(name = %hold.name, %failure, in_doubt, "release was not answered");
-            let rest = hold.may_last_until().min(give_up).since(clock::now());
-            if !failure.is_worth_a_retry() || rest.is_zero() {
-                if target == 0 {
-                    self.sweep_after(hold);
+            let rest = hold.may_last_until().min(give_up).min(remembered_until(hold)).since(clock::now());
+            if failure.is_worth_a_retry() && !rest.is_zero() {
+                tokio::time::sleep(backoff.pause(fastrand::f64()).min(rest)).await;
+                if clock::now() < remembered_until(hold) {
+                    continue;
                 }
-                if failure.is_worth_a_retry() {
-                    return Err(Error::InDoubt { name: name(), source: failure.into_cause() });
-                }
-                return Err(failure.into_error(|| format!("the release of lock {:?}", hold.name.as_str())));
             }
-            tokio::time::sleep(backoff.pause(fastrand::f64()).min(rest)).await;
+            if target == 0 {
+                self.sweep_after(hold);
+            }
+            if failure.is_worth_a_retry() {
+                return Err(Error::InDoubt { name: name(), source: failure.into_cause() });
+            }
+            return Err(failure.into_error(|| format!("the release of lock {:?}", hold.name.as_str())));
         }
     }
 
@@ -127,9 +147,12 @@ impl Shared {
     async fn lower(&self, hold: &Hold, target: u32) -> Result<Result<(), Error>, Failure> {
         let name = || hold.name.to_string();
         let answer = self.backend.release(hold.claim(target), self.release_limit(hold)).await;
+        self.forget_after(hold, target, &answer);
         match answer {
             Err(failure) => {
-                hold.state().end_sent |= target == 0 && failure.in_doubt.is_some();
+                if let Some(sent) = failure.in_doubt.filter(|_| target == 0) {
+                    hold.state().end_sent.get_or_insert(sent.at);
+                }
                 Err(failure)
             }
             Ok(Answer { value: Released::Freed | Released::Lowered, sent }) => {
@@ -142,7 +165,8 @@ impl Shared {
             Ok(Answer { value: Released::NotHeld, .. }) => {
                 let mut state = hold.state();
                 // Only a release to zero leaves no hold behind, so only after one can this be its success.
-                let verdict = verdict::not_held(state.end_sent, clock::now(), hold.believed_until());
+                let verdict =
+                    verdict::not_held(state.end_sent.is_some(), clock::now(), hold.believed_until());
                 state.confirmed = 0;
                 state.found_gone = verdict == NotHeld::Lost;
                 drop(state);
@@ -158,6 +182,17 @@ impl Shared {
         }
     }
 
+    /// Lets the store forget a hold of permits without owners when it was given back, and no request of it is in doubt.
+    fn forget_after(&self, hold: &Hold, target: u32, answer: &Result<Answer<Released>, Failure>) {
+        let is_settled = {
+            let state = hold.state();
+            state.doubt.is_none() && state.end_sent.is_none()
+        };
+        if answer.is_ok() && target == 0 && is_settled && hold.name.kind() == Kind::Semaphore {
+            self.forget(&hold.name, &hold.owner);
+        }
+    }
+
     /// How long to wait for the answer to a release: as for any step, less when the lease is nearly over.
     fn release_limit(&self, hold: &Hold) -> Duration {
         let rest = hold.may_last_until().since(clock::now());
@@ -167,8 +202,10 @@ impl Shared {
     /// After the end of a hold: if a request of it is still unaccounted for, sees to it that it finds nobody.
     fn sweep_after(self: &Arc<Self>, hold: &Hold) {
         let doubt = hold.state().doubt.take();
-        if let Some(doubt) = doubt {
-            self.sweep(hold.name.clone(), hold.owner.clone(), self.release_limit(hold), doubt);
+        // The store may have forgotten how permits without owners were taken: an undo would call off what is held.
+        let is_known = |doubt: &Doubt| hold.name.kind().is_leased() || !doubt.is_moot(clock::now());
+        if let Some(doubt) = doubt.filter(is_known) {
+            self.sweep(hold.claim(0), self.release_limit(hold), doubt);
         }
     }
 
@@ -185,23 +222,55 @@ impl Shared {
         self.sweep_after(hold);
     }
 
-    /// Ends, again and again, what a lost request of `owner` may have begun or may still begin, until it cannot.
-    pub(super) fn sweep(self: &Arc<Self>, name: LockName, owner: OwnerId, limit: Duration, doubt: Doubt) {
+    /// Ends, again and again, what a lost request of the claim's owner may have begun or may still begin, until it cannot.
+    pub(super) fn sweep(self: &Arc<Self>, claim: Claim<'_>, limit: Duration, doubt: Doubt) {
+        tracing::warn!(
+            name = %claim.name, owner = %claim.owner,
+            "in doubt: a request got no answer, its effect is being undone"
+        );
+        drop(self.undo(claim, limit, doubt));
+    }
+
+    /// Takes away what a waiter that was refused has left on the store, for a while if the store does not answer. Ready
+    /// when that is done; it is done in any case.
+    pub(super) fn withdraw(
+        self: &Arc<Self>,
+        claim: Claim<'_>,
+        limit: Duration,
+    ) -> impl Future<Output = ()> + use<> {
+        let done = self.undo(claim, limit, Doubt::of_standing_hold(clock::now() + Doubt::DELIVERY));
+        async move { drop(done.await) }
+    }
+
+    fn undo(self: &Arc<Self>, claim: Claim<'_>, limit: Duration, doubt: Doubt) -> oneshot::Receiver<()> {
         let shared = Arc::clone(self);
+        let (tell_done, done) = oneshot::channel();
+        let (name, owner, permits) = (claim.name.clone(), claim.owner.clone(), claim.permits);
         self.errands.adopt(async move {
-            tracing::warn!(%name, %owner, "in doubt: a request got no answer, its effect is being undone");
             let mut backoff = Backoff::default();
             loop {
                 let asked = clock::now();
-                let answer =
-                    shared.backend.release(Claim { name: &name, owner: &owner, target: 0 }, limit).await;
+                let claim = Claim { permits, unsure: true, ..Claim::new(&name, &owner, 0) };
+                let answer = shared.backend.release(claim, limit).await;
                 let settled = answer.is_ok_and(|answer| answer.sent.leaves_of(Some(doubt)).is_none());
                 if settled || doubt.is_moot(asked) {
-                    return;
+                    if !settled && !name.kind().is_leased() {
+                        tracing::warn!(%name, %owner, permits, "not undone in time: permits may be out for good");
+                    }
+                    return drop(tell_done);
                 }
                 tokio::time::sleep(backoff.pause(fastrand::f64())).await;
             }
         });
+        done
+    }
+
+    /// Forgets what one guard stands for, and leaves it as it is on the store.
+    pub(crate) fn let_go(self: &Arc<Self>, hold: &Arc<Hold>, term: Term) {
+        if hold.state().remove_guard(term) {
+            self.watchdog.forget(hold);
+            self.rooms.vacate(hold);
+        }
     }
 
     /// Declares a hold lost, and lets the next one ask.

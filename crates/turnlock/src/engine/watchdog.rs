@@ -5,9 +5,9 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::Notify;
-use turnlock_core::Moment;
 use turnlock_core::model::Renewed;
 use turnlock_core::renewal::RenewalSchedule;
+use turnlock_core::{Lease, Moment};
 
 use super::Shared;
 use super::hold::{Hold, Standing};
@@ -15,29 +15,45 @@ use crate::backend::{Answer, Renewal};
 use crate::clock;
 use crate::error::LostReason;
 
-/// How many holds are renewed by one request.
+/// How many holds are renewed by one request; of several permits together, each counts.
 const BATCH: usize = 256;
 
 /// How long the watchdog sleeps at the most: a machine that slept longer finds out on waking, and not later.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// Every hold of this client, in the order in which they must be looked at: to be renewed or to be declared lost.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Watchdog {
+    /// How often a hold with a fixed lease that others may shorten says its lease again.
+    period: Duration,
     schedule: Mutex<RenewalSchedule<Arc<Hold>>>,
     look: Notify,
     look_at_all: AtomicBool,
 }
 
 impl Watchdog {
+    pub(crate) fn new(period: Duration) -> Self {
+        Self { period, schedule: Mutex::default(), look: Notify::new(), look_at_all: AtomicBool::new(false) }
+    }
+
     fn schedule(&self) -> MutexGuard<'_, RenewalSchedule<Arc<Hold>>> {
         self.schedule.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Looks after a hold from now on. Also to be called when its term has changed.
     pub(crate) fn watch(&self, hold: &Arc<Hold>) {
+        self.plan_after(hold, clock::now());
+    }
+
+    /// Plans the next look at a hold that was confirmed by a request sent at `sent`.
+    fn plan_after(&self, hold: &Arc<Hold>, sent: Moment) {
         let renewal = hold.state().renewal;
-        self.plan(hold, renewal.map_or(Moment::NEVER, |lease| lease.next_renewal(clock::now())));
+        let due = match renewal {
+            Some(lease) => lease.next_renewal(sent),
+            None if hold.name.kind().is_shortened_by_others() => sent + self.period,
+            None => Moment::NEVER,
+        };
+        self.plan(hold, due);
     }
 
     /// Plans the next look for `due`, or for the end of the lease if that comes first.
@@ -105,12 +121,21 @@ pub(super) async fn run(engine: Weak<Shared>) {
             }
             // Until an answer comes, the only thing left to watch for is the end.
             shared.watchdog.plan(&hold, Moment::NEVER);
-            let renewal = hold.state().renewal.filter(|_| !shared.has_stopped_renewing());
-            lines
-                .push((Renewal { name: hold.name.clone(), owner: hold.owner.clone(), lease: renewal }, hold));
+            if hold.name.kind().is_leased() {
+                lines.push((line(&shared, &hold, now), hold));
+            }
         }
-        while !lines.is_empty() {
-            let rest = lines.split_off(lines.len().min(BATCH));
+        // One request for each way to renew, and not too long a one.
+        lines.sort_by_key(|(line, _)| line.name.kind().renewed_as() as u8);
+        while let Some((first, _)) = lines.first() {
+            let kind = first.name.kind().renewed_as();
+            let mut size = 0;
+            let fits = |(line, _): &&(Renewal, Arc<Hold>)| {
+                size += line.permits as usize;
+                line.name.kind().renewed_as() == kind && size <= BATCH.max(line.permits as usize)
+            };
+            let count = lines.iter().take_while(fits).count().max(1);
+            let rest = lines.split_off(count);
             batches.push(renew(Arc::clone(&shared), std::mem::replace(&mut lines, rest)));
         }
         let next = shared.watchdog.schedule().next_due().unwrap_or(Moment::NEVER);
@@ -121,6 +146,16 @@ pub(super) async fn run(engine: Weak<Shared>) {
             Some(()) = batches.next(), if !batches.is_empty() => {}
         }
     }
+}
+
+/// What to say of a hold: its lease anew, the rest of a fixed lease that others may have shortened, or nothing.
+fn line(shared: &Shared, hold: &Hold, now: Moment) -> Renewal {
+    let rest = || {
+        let rest = Lease::new(hold.believed_until().since(now)).ok();
+        rest.filter(|_| hold.name.kind().is_shortened_by_others())
+    };
+    let lease = hold.state().renewal.filter(|_| !shared.has_stopped_renewing()).or_else(rest);
+    Renewal { name: hold.name.clone(), owner: hold.owner.clone(), permits: hold.permits, lease }
 }
 
 /// Renews, or looks at, a batch of holds.
@@ -143,7 +178,7 @@ async fn renew(shared: Arc<Shared>, lines: Vec<(Renewal, Arc<Hold>)>) {
             (Some(Renewed::Renewed), Some(lease)) => {
                 tracing::trace!(name = %hold.name, owner = %hold.owner, "renewed");
                 hold.confirmed_for(lease, sent);
-                shared.watchdog.plan(hold, lease.next_renewal(sent));
+                shared.watchdog.plan_after(hold, sent);
             }
             // Only looked at, and found or not answered for: its end is planned.
             (Some(Renewed::Renewed) | None, None) => {}

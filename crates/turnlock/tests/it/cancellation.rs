@@ -9,10 +9,16 @@ use std::time::{Duration, Instant};
 use turnlock::{Client, Error, Guard};
 use turnlock_testkit::{eventually, within};
 
-use crate::rig::{NO_POLL, PROMPT, Rig, ms, until_waiting};
+use crate::rig::{Kind, NO_POLL, PROMPT, Rig, ms, until_waiting};
 use crate::{Case, cases};
 
-pub(crate) const CASES: &[Case] = cases![
+pub(crate) fn cases(kind: Kind) -> impl Iterator<Item = Case> {
+    let has_count =
+        move |(name, _): &Case| kind != Kind::Plain || *name != "a_cancelled_reentry_is_counted_off";
+    CASES.iter().copied().filter(has_count)
+}
+
+const CASES: &[Case] = cases![
     dropped_after_every_poll_nothing_is_left_behind,
     dropped_right_after_the_grant_the_lock_is_given_back,
     a_cancelled_waiter_passes_its_turn_on,
@@ -105,7 +111,7 @@ async fn dropped_right_after_the_grant_the_lock_is_given_back(rig: Rig) {
         }
         granted += usize::from(seen);
         drop((future, finished));
-        let guard = within(ms(1_000), "the key is free", two.lock(&name).lock()).await.expect("a turn");
+        let guard = within(ms(3_000), "the key is free", two.lock(&name).lock()).await.expect("a turn");
         guard.unlock().await.expect("held");
     }
     assert!(granted >= 500, "only {granted} of {DROPS} drops met a grant");

@@ -6,6 +6,7 @@ use std::time::Instant;
 use turnlock::{Client, blocking};
 use turnlock_testkit::{eventually, within};
 
+use crate::interop::take_turns;
 use crate::rig::{Rig, ms};
 use crate::{Case, cases};
 
@@ -21,16 +22,26 @@ pub(crate) fn is_child() -> bool {
     std::env::var_os(VARIABLE).is_some()
 }
 
-/// What a child does: `<way> <url>`.
+/// What a child does: `<way> <url>`. A way may have details, after commas.
 pub(crate) fn main() {
     let order = std::env::var(VARIABLE).expect("an order");
     let (way, url) = order.split_once(' ').expect("a way and a URL");
+    match way.split(',').collect::<Vec<_>>()[..] {
+        ["queue", name] => return wait_in_queue(name, url),
+        ["herd", gate, name, counter, turns] => {
+            return herd([gate, name, counter], turns.parse().expect("a number"), url);
+        }
+        _ => {}
+    }
     if way == "blocking" {
         let client = blocking::Client::connect(url).expect("a server");
         let _guard = client.lock("child").lock().expect("free");
         return;
     }
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    if way == "queue" || way == "permits" {
+        return runtime.block_on(hold_on(way, url));
+    }
     let guard = runtime.block_on(async {
         let client = Client::builder().watchdog(ms(900)).connect(url).await.expect("a server");
         let guard = client.lock("child").lock().await.expect("free");
@@ -58,9 +69,41 @@ pub(crate) fn main() {
     drop(guard);
 }
 
-fn child(rig: &Rig, way: &str) -> tokio::process::Child {
+/// Waits for a fair lock, or has permits, until it is killed.
+async fn hold_on(way: &str, url: &str) {
+    let client = Client::builder().watchdog(ms(900)).connect(url).await.expect("a server");
+    if way == "queue" {
+        drop(client.fair_lock("child").lock().await);
+        panic!("nobody was to let it in");
+    }
+    let _permits = client.permit_semaphore("child").acquire(2).await.expect("free");
+    std::future::pending::<()>().await;
+}
+
+/// Stands in the queue of a fair lock, until somebody ends this program.
+fn wait_in_queue(name: &str, url: &str) {
+    let client = blocking::Client::connect(url).expect("a server");
+    drop(client.fair_lock(name).lock());
+}
+
+/// Takes turns with others, as [`take_turns`] does it.
+fn herd(what: [&str; 3], turns: usize, url: &str) {
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    runtime.block_on(async {
+        let client = Client::connect(url).await.expect("a server");
+        take_turns(&client, url, what, turns).await;
+    });
+}
+
+/// This program as a child that leaves in this way.
+pub(crate) fn child(rig: &Rig, way: &str) -> tokio::process::Child {
+    spawn(way, &rig.server().url())
+}
+
+/// Starts a program that uses the server at `url` in the given way.
+pub(crate) fn spawn(way: &str, url: &str) -> tokio::process::Child {
     tokio::process::Command::new(std::env::current_exe().expect("this program"))
-        .env(VARIABLE, format!("{way} {}", rig.server().url()))
+        .env(VARIABLE, format!("{way} {url}"))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .kill_on_drop(true)

@@ -6,7 +6,7 @@ use redis::AsyncCommands;
 use turnlock::{Client, Error, LostReason};
 use turnlock_testkit::{RedisServer, eventually, within};
 
-use crate::rig::{NO_POLL, Rig, ms, until_waiting};
+use crate::rig::{Kind, NO_POLL, Rig, ms, until_waiting};
 use crate::{Case, cases};
 
 pub(crate) const CASES: &[Case] = cases![
@@ -24,6 +24,19 @@ pub(crate) const CASES: &[Case] = cases![
     an_unlock_does_not_wait_behind_a_store_that_is_away,
     a_demoted_master_is_waited_for,
 ];
+
+/// The cases that other kinds of locks have to go through as well. Readers do not wait for readers.
+pub(crate) fn kind_cases(kind: Kind) -> impl Iterator<Item = Case> {
+    let all: &[Case] = cases![
+        a_restart_is_told_to_holders_and_survived_by_waiters,
+        forgotten_scripts_are_sent_again,
+        at_maxmemory_releases_and_renewals_still_work,
+        a_list_is_no_lock_and_is_left_alone,
+        a_paused_server_leaves_no_lock_behind,
+    ];
+    let waits = |name: &str| name == "a_restart_is_told_to_holders_and_survived_by_waiters";
+    all.iter().copied().filter(move |(name, _)| kind != Kind::Read || !waits(name))
+}
 
 async fn a_restart_is_told_to_holders_and_survived_by_waiters(mut rig: Rig) {
     let client = rig.client().await;
@@ -69,7 +82,10 @@ async fn at_maxmemory_releases_and_renewals_still_work(rig: Rig) {
     let client =
         rig.client_with(Client::builder().watchdog(ms(1_200)).poll(NO_POLL).retry_for(ms(200))).await;
     let guard = client.lock("held").lock().await.expect("free");
-    let inner = guard.reenter().await.expect("held");
+    let inner = match rig.kind {
+        Kind::Plain => None,
+        _ => Some(guard.reenter().await.expect("held")),
+    };
     let mut limit = async |bytes: u64| {
         let _: () = redis::cmd("CONFIG")
             .arg("SET")
@@ -84,7 +100,9 @@ async fn at_maxmemory_releases_and_renewals_still_work(rig: Rig) {
     assert!(matches!(&error, Error::Unavailable { .. }) && error.to_string().contains("OOM"), "{error}");
     let end = guard.valid_until();
     eventually("it is renewed", ms(4_000), async || guard.valid_until() > end + ms(200)).await;
-    inner.unlock().await.expect("the count is ours, whatever the server can write down");
+    if let Some(inner) = inner {
+        inner.unlock().await.expect("the count is ours, whatever the server can write down");
+    }
     assert!(client.lock("held").is_locked().await.expect("an answer"));
     guard.unlock().await.expect("released");
     assert!(!client.lock("held").is_locked().await.expect("an answer"));
@@ -123,6 +141,41 @@ async fn a_key_of_another_type_is_left_alone(rig: Rig) {
     assert_eq!(plain.get::<_, String>("text").await.unwrap(), "precious");
     assert_eq!(plain.lrange::<_, Vec<String>>("list", 0, -1).await.unwrap(), ["precious"]);
     assert_eq!(plain.hget::<_, _, String>("hash", "field").await.unwrap(), "precious");
+}
+
+/// A key that no kind of lock has, nor any that is beside it.
+async fn a_list_is_no_lock_and_is_left_alone(rig: Rig) {
+    let mut plain = rig.plain().await;
+    let client = rig.client_with(Client::builder().watchdog(ms(900)).poll(NO_POLL)).await;
+    let _: () = plain.rpush("list", "precious").await.expect("pushed");
+    let lock = client.lock("list");
+    for outcome in [
+        lock.lock().await.map(drop),
+        lock.try_lock().await.map(drop),
+        lock.try_lock_for(ms(50)).await.map(drop),
+        lock.force_unlock().await.map(drop),
+        lock.inspect().await.map(drop),
+    ] {
+        let error = outcome.expect_err("no lock");
+        assert!(
+            matches!(&error, Error::Corrupt { key, found } if key == "list" && found.contains("list")),
+            "{error}"
+        );
+    }
+    // One that comes to stand where a lock was.
+    let guard = client.lock("mine").lock().await.expect("free");
+    let _: () = redis::pipe()
+        .atomic()
+        .del("mine")
+        .rpush("mine", "precious")
+        .query_async(&mut plain)
+        .await
+        .expect("pushed");
+    within(ms(2_000), "it cannot be renewed, and ends", guard.lost()).await;
+    assert!(guard.unlock().await.is_err());
+    for key in ["list", "mine"] {
+        assert_eq!(plain.lrange::<_, Vec<String>>(key, 0, -1).await.expect("an answer"), ["precious"]);
+    }
 }
 
 async fn a_lock_without_an_expiry_is_polled_and_not_overwritten(rig: Rig) {
@@ -183,13 +236,15 @@ async fn a_paused_server_leaves_no_lock_behind(rig: Rig) {
     }
     rig.server().resume();
     eventually("every key is free within a second", ms(1_000), async || {
-        let keys: Vec<String> = plain.clone().keys("*").await.unwrap();
+        // The last token of a fenced lock stays.
+        let keys: Vec<String> = plain.clone().keys("paused*").await.unwrap();
         keys.is_empty()
     })
     .await;
     // Again a little later: nothing came back.
     tokio::time::sleep(ms(300)).await;
-    assert_eq!(plain.keys::<_, Vec<String>>("*").await.unwrap(), Vec::<String>::new());
+    let keys: Vec<String> = plain.keys("paused*").await.unwrap();
+    assert_eq!(keys, Vec::<String>::new());
     client.lock("paused:1").lock().await.expect("as ever").unlock().await.expect("held");
 }
 

@@ -6,8 +6,11 @@
 mod cancellation;
 mod child;
 mod conformance;
+mod family;
 mod faults;
+mod interop;
 mod network_faults;
+mod red_lock;
 mod rig;
 mod server_clock;
 mod told;
@@ -16,7 +19,7 @@ mod wire;
 use std::time::Duration;
 
 use libtest_mimic::{Arguments, Trial};
-use rig::{Rig, Store};
+use rig::{Kind, Rig, Store};
 use turnlock_testkit::RedisServer;
 
 /// How long one case may take: a hang is a failure, not a wait.
@@ -39,37 +42,68 @@ fn main() {
     let mut trials = Vec::new();
     // A new store is one line here.
     for store in [Store::Memory, Store::Redis] {
-        for case in conformance::cases().chain(cancellation::CASES.iter().copied()) {
-            trials.push(trial(store, case, store.missing()));
+        let missing = store.missing();
+        for kind in Kind::ALL {
+            for case in conformance::cases(kind).chain(cancellation::cases(kind)) {
+                trials.push(trial(store, kind, case, missing.clone()));
+            }
         }
     }
-    for case in [wire::CASES, faults::CASES, network_faults::CASES, child::CASES, told::CASES].concat() {
-        trials.push(trial(Store::Redis, case, Store::Redis.missing()));
+    for store in [Store::Memory, Store::Redis] {
+        for (kind, cases) in family::CASES {
+            trials.extend(cases.iter().map(|case| trial(store, *kind, *case, store.missing())));
+        }
+        for kind in Kind::MUTEXES {
+            trials.extend(family::mutex_cases(kind).map(|case| trial(store, kind, case, store.missing())));
+        }
     }
-    for case in server_clock::CASES {
-        let missing = Store::Redis.missing().or_else(RedisServer::clock_shift_missing);
-        trials.push(trial(Store::Redis, *case, missing));
+    for (kind, cases) in family::REDIS_CASES {
+        trials.extend(cases.iter().map(|case| trial(Store::Redis, *kind, *case, Store::Redis.missing())));
     }
-    libtest_mimic::run(&Arguments::from_args(), trials).exit();
+    for kind in [Kind::Fair, Kind::Fenced, Kind::Read, Kind::Write, Kind::Plain] {
+        for case in faults::kind_cases(kind).chain(network_faults::kind_cases(kind)) {
+            trials.push(trial(Store::Redis, kind, case, Store::Redis.missing()));
+        }
+    }
+    let missing = Store::Redis.missing();
+    for case in
+        [wire::CASES, faults::CASES, network_faults::CASES, child::CASES, told::CASES, red_lock::CASES]
+            .concat()
+    {
+        trials.push(trial(Store::Redis, Kind::Lock, case, missing.clone()));
+    }
+    for (kind, cases) in [&[(Kind::Lock, server_clock::CASES)], family::CLOCK_CASES].concat() {
+        let missing = missing.clone().or_else(RedisServer::clock_shift_missing);
+        trials.extend(cases.iter().map(|case| trial(Store::Redis, kind, *case, missing.clone())));
+    }
+    let arguments = Arguments::from_args();
+    trials.extend(interop::trials(&arguments));
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    interop::close();
+    conclusion.exit();
 }
 
 /// A case on a store, or why it cannot be.
-fn trial(store: Store, (name, case): Case, missing: Option<String>) -> Trial {
+fn trial(store: Store, kind: Kind, (name, case): Case, missing: Option<String>) -> Trial {
+    let title = format!("{}::{}::{name}", store.name(), kind.name());
+    trial_of(&title, missing, move || async move { case(Rig::new(store, kind).await).await })
+}
+
+/// A trial that runs to its end within the limit, or why it cannot be.
+pub(crate) fn trial_of<C, F>(title: &str, missing: Option<String>, case: C) -> Trial
+where
+    C: FnOnce() -> F + Send + 'static,
+    F: Future<Output = ()> + Send + 'static,
+{
     let ignored = missing.is_some() && std::env::var_os("CI").is_none();
-    let title = match &missing {
-        Some(reason) => format!("{}::{name} ({reason})", store.name()),
-        None => format!("{}::{name}", store.name()),
-    };
+    let title = missing.as_ref().map_or(title.to_owned(), |reason| format!("{title} ({reason})"));
     let run = move || {
         if let Some(reason) = missing {
             return Err(reason.into());
         }
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-        let outcome = runtime.block_on(async {
-            let rig = Rig::new(store).await;
-            // A task of its own, so that it runs on a worker as users' code does.
-            tokio::time::timeout(LIMIT, tokio::spawn(case(rig))).await
-        });
+        // A task of its own, so that it runs on a worker as users' code does.
+        let outcome = runtime.block_on(async { tokio::time::timeout(LIMIT, tokio::spawn(case())).await });
         runtime.shutdown_timeout(Duration::from_secs(1));
         match outcome {
             Err(_) => Err(format!("not done within {LIMIT:?}").into()),

@@ -1,3 +1,4 @@
+use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -5,6 +6,133 @@ use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 use turnlock::{Builder, Client, Guard, Lock, MemoryStore, blocking};
 use turnlock_testkit::{RedisServer, eventually};
+
+/// What a case is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Lock,
+    Fair,
+    Fenced,
+    Spin,
+    Plain,
+    Write,
+    Read,
+    Semaphore,
+    Permits,
+    Latch,
+    Multi,
+    Red,
+}
+
+impl Kind {
+    /// The kinds that the conformance suite runs on: all that are the one type `Lock`, and exclude alone.
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Lock, Self::Fair, Self::Fenced, Self::Spin, Self::Plain, Self::Write];
+
+    /// Everything that can be used so that one at a time has it.
+    pub(crate) const MUTEXES: [Self; 10] = [
+        Self::Lock,
+        Self::Fair,
+        Self::Fenced,
+        Self::Spin,
+        Self::Plain,
+        Self::Write,
+        Self::Semaphore,
+        Self::Permits,
+        Self::Multi,
+        Self::Red,
+    ];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Lock => "lock",
+            Self::Fair => "fair",
+            Self::Fenced => "fenced",
+            Self::Spin => "spin",
+            Self::Plain => "plain",
+            Self::Write => "write",
+            Self::Read => "read",
+            Self::Semaphore => "semaphore",
+            Self::Permits => "permits",
+            Self::Latch => "latch",
+            Self::Multi => "multi",
+            Self::Red => "red",
+        }
+    }
+}
+
+/// A client whose `lock` is of the kind that the case is run for.
+#[derive(Clone)]
+pub(crate) struct KindClient {
+    client: Client,
+    kind: Kind,
+}
+
+impl KindClient {
+    pub(crate) fn new(client: Client, kind: Kind) -> Self {
+        Self { client, kind }
+    }
+
+    pub(crate) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The reentrant lock, whatever kind the case is run for.
+    pub(crate) fn reentrant(&self, name: &str) -> Lock {
+        self.client.lock(name)
+    }
+
+    pub(crate) fn lock(&self, name: &str) -> Lock {
+        match self.kind {
+            Kind::Lock => self.client.lock(name),
+            Kind::Fair => self.client.fair_lock(name),
+            Kind::Fenced => self.client.fenced_lock(name),
+            Kind::Spin => self.client.spin_lock(name),
+            Kind::Plain => self.client.plain_lock(name),
+            Kind::Write => self.client.read_write_lock(name).write(),
+            Kind::Read => self.client.read_write_lock(name).read(),
+            other => panic!("{} is no lock", other.name()),
+        }
+    }
+}
+
+impl Deref for KindClient {
+    type Target = Client;
+
+    fn deref(&self) -> &Client {
+        &self.client
+    }
+}
+
+/// The same without a runtime.
+#[derive(Clone)]
+pub(crate) struct BlockingKindClient {
+    client: blocking::Client,
+    kind: Kind,
+}
+
+impl BlockingKindClient {
+    pub(crate) fn lock(&self, name: &str) -> blocking::Lock {
+        match self.kind {
+            Kind::Lock => self.client.lock(name),
+            Kind::Fair => self.client.fair_lock(name),
+            Kind::Fenced => self.client.fenced_lock(name),
+            Kind::Spin => self.client.spin_lock(name),
+            Kind::Plain => self.client.plain_lock(name),
+            Kind::Write => self.client.read_write_lock(name).write(),
+            Kind::Read => self.client.read_write_lock(name).read(),
+            other => panic!("{} is no lock", other.name()),
+        }
+    }
+}
+
+impl Deref for BlockingKindClient {
+    type Target = blocking::Client;
+
+    fn deref(&self) -> &blocking::Client {
+        &self.client
+    }
+}
 
 /// The stores that the conformance suite runs on.
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +165,7 @@ pub(crate) const PROMPT: Duration = Duration::from_millis(300);
 
 /// A store of its own for each case, and clients of it.
 pub(crate) struct Rig {
+    pub(crate) kind: Kind,
     store: Running,
     next: AtomicU64,
 }
@@ -47,34 +176,39 @@ enum Running {
 }
 
 impl Rig {
-    pub(crate) async fn new(store: Store) -> Self {
+    pub(crate) async fn new(store: Store, kind: Kind) -> Self {
         let store = match store {
             Store::Memory => Running::Memory(MemoryStore::new()),
             Store::Redis => Running::Redis(Box::new(RedisServer::start().await)),
         };
-        Self { store, next: AtomicU64::new(0) }
+        Self { kind, store, next: AtomicU64::new(0) }
     }
 
     /// A client whose waiters are woken by messages alone.
-    pub(crate) async fn client(&self) -> Client {
+    pub(crate) async fn client(&self) -> KindClient {
         self.client_with(Client::builder().poll(NO_POLL)).await
     }
 
-    pub(crate) async fn client_with(&self, builder: Builder) -> Client {
+    pub(crate) async fn client_with(&self, builder: Builder) -> KindClient {
         let client = match &self.store {
             Running::Memory(store) => builder.memory(store),
             Running::Redis(server) => builder.connect(&server.url()).await,
         };
-        client.expect("a store that is there")
+        KindClient::new(client.expect("a store that is there"), self.kind)
     }
 
-    pub(crate) fn blocking_client(&self) -> blocking::Client {
+    /// A client of the server at another address: behind a proxy.
+    pub(crate) async fn client_at(&self, builder: Builder, url: &str) -> KindClient {
+        KindClient { client: builder.connect(url).await.expect("a server behind it"), kind: self.kind }
+    }
+
+    pub(crate) fn blocking_client(&self) -> BlockingKindClient {
         let builder = blocking::Client::builder(Client::builder().poll(NO_POLL));
         let client = match &self.store {
             Running::Memory(store) => builder.memory(store),
             Running::Redis(server) => builder.connect(&server.url()),
         };
-        client.expect("a store that is there")
+        BlockingKindClient { client: client.expect("a store that is there"), kind: self.kind }
     }
 
     /// A name that no other case uses.
@@ -107,6 +241,28 @@ impl Rig {
                 assert!(guard.unlock().await.is_err());
             }
         }
+    }
+
+    /// A client of whose releases nobody hears.
+    pub(crate) async fn mute_client(&self) -> KindClient {
+        let builder = Client::builder().poll(NO_POLL);
+        match &self.store {
+            Running::Memory(store) => {
+                store.lose_signals(true);
+                self.client_with(builder).await
+            }
+            Running::Redis(server) => {
+                let mut cmd = redis::cmd("ACL");
+                cmd.arg(&["SETUSER", "mute", "reset", "on", ">pass", "~*", "+@all", "resetchannels"]);
+                let _: () = cmd.query_async(&mut server.client().await).await.expect("a user");
+                let url = format!("redis://mute:pass@127.0.0.1:{}", server.port());
+                self.client_at(builder, &url).await
+            }
+        }
+    }
+
+    pub(crate) fn is_memory(&self) -> bool {
+        matches!(self.store, Running::Memory(_))
     }
 
     pub(crate) fn server(&self) -> &RedisServer {

@@ -21,8 +21,9 @@ pub(super) struct Link {
     client: redis::Client,
     connect_limit: Duration,
     wire: Mutex<Option<Arc<Wire>>>,
-    /// Held while a connection is being made, so that only one is.
-    dialling: tokio::sync::Mutex<()>,
+    /// Held while a connection is being made, so that only one is. When the last try failed, and how: those who waited for
+    /// it have their answer, and do not try one after the other.
+    dialling: tokio::sync::Mutex<Option<(Moment, Failure)>>,
     dialled: AtomicU64,
     pub(super) signals: OnceLock<Weak<dyn Signals>>,
 }
@@ -65,7 +66,7 @@ impl Link {
             client,
             connect_limit,
             wire: Mutex::new(None),
-            dialling: tokio::sync::Mutex::new(()),
+            dialling: tokio::sync::Mutex::new(None),
             dialled: AtomicU64::new(0),
             signals: OnceLock::new(),
         }
@@ -145,13 +146,23 @@ impl Link {
         if let Some(wire) = self.current().filter(|wire| !wire.is_suspect()) {
             return Ok(wire);
         }
-        let _turn = self.dialling.lock().await;
+        let asked = clock::now();
+        let mut last_failure = self.dialling.lock().await;
         if let Some(wire) = self.current() {
             if !wire.is_suspect() || self.is_alive(&wire).await {
                 return Ok(wire);
             }
             self.hang_up(&wire);
         }
+        if let Some((_, failure)) = last_failure.as_ref().filter(|(when, _)| *when > asked) {
+            return Err(failure.clone());
+        }
+        let dialled = self.new_wire().await;
+        *last_failure = dialled.as_ref().err().map(|failure| (clock::now(), failure.clone()));
+        dialled
+    }
+
+    async fn new_wire(&self) -> Result<Arc<Wire>, Failure> {
         let number = self.dialled.fetch_add(1, Ordering::Relaxed) + 1;
         let connection = match tokio::time::timeout(self.connect_limit, self.dial()).await {
             Ok(dialled) => dialled.map_err(|error| failure::from_error(error, None))?,
@@ -241,25 +252,25 @@ pub(super) struct ScriptCall {
 }
 
 impl ScriptCall {
-    /// A call on one key. Arguments follow with [`arg`](ScriptCall::arg).
+    /// A call on the key of the name. Arguments follow with [`arg`](ScriptCall::arg).
     pub(super) fn on(script: &'static Script, lock: &LockName) -> Self {
         let mut call = Self { script, cmd: Cmd::with_capacity(8, 256), lock: lock.clone() };
         call.cmd.arg("EVALSHA").arg(&script.hash).arg(1).arg(lock.key());
         call
     }
 
-    /// A call on many keys, of which there must be at least one.
-    pub(super) fn on_all<'a>(
-        script: &'static Script,
-        locks: impl ExactSizeIterator<Item = &'a LockName> + Clone,
-    ) -> Option<Self> {
-        let lock = locks.clone().next()?.clone();
-        let mut cmd = redis::cmd("EVALSHA");
-        cmd.arg(&script.hash).arg(locks.len());
-        for lock in locks {
-            cmd.arg(lock.key());
-        }
-        Some(Self { script, cmd, lock })
+    /// A call on the key of the name and others beside it.
+    pub(super) fn on_all(script: &'static Script, lock: &LockName, beside: &[&str]) -> Self {
+        let mut call = Self { script, cmd: Cmd::with_capacity(8 + beside.len(), 512), lock: lock.clone() };
+        call.cmd.arg("EVALSHA").arg(&script.hash).arg(1 + beside.len()).arg(lock.key()).arg(beside);
+        call
+    }
+
+    /// A call on the keys of many names; `keys` are all of them, and `first` is the name of the first.
+    pub(super) fn on_many(script: &'static Script, first: &LockName, keys: &[impl ToRedisArgs]) -> Self {
+        let mut call = Self { script, cmd: redis::cmd("EVALSHA"), lock: first.clone() };
+        call.cmd.arg(&script.hash).arg(keys.len()).arg(keys);
+        call
     }
 
     pub(super) fn arg(mut self, arg: impl ToRedisArgs) -> Self {

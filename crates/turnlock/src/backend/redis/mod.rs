@@ -1,8 +1,17 @@
 //! One Redis server: a request becomes a script with keys and arguments, its reply a typed answer.
 
+mod decode;
 mod failure;
+mod fair;
+mod latch;
 mod link;
+mod permits;
+mod plain;
+mod read_write;
+mod reentrant;
+mod requests;
 mod scripts;
+mod semaphore;
 mod subscriber;
 #[cfg(test)]
 mod tests;
@@ -13,10 +22,10 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use redis::Value;
-use turnlock_core::model::{Acquired, Released, Renewed, Snapshot};
-use turnlock_core::{Lease, LockName, OwnerId};
+use turnlock_core::model::{Acquired, Claim, Deed, Place, Released, Renewed, Snapshot, Wish};
+use turnlock_core::{Kind, LockName, OwnerId};
 
-use super::{Answer, Backend, Claim, Failure, FailureKind, Renewal, Sent, Signals, Step};
+use super::{Answer, Backend, Failure, FailureKind, Renewal, Sent, Signals, Step, Waiter};
 use crate::clock;
 use link::{Link, ScriptCall};
 use subscriber::Subscriber;
@@ -57,104 +66,86 @@ impl Redis {
     }
 }
 
-fn decode_acquired(value: Value) -> Result<Acquired, Value> {
-    match value {
-        Value::Nil => Ok(Acquired::Granted),
-        Value::Int(-3) => Ok(Acquired::Gone),
-        Value::Int(ttl) if ttl >= -1 => Ok(Acquired::Busy { ttl: millis(ttl) }),
-        other => Err(other),
-    }
-}
-
-fn decode_released(value: Value) -> Result<Released, Value> {
-    match value {
-        Value::Nil => Ok(Released::NotHeld),
-        Value::Int(-1) => Ok(Released::Lowered),
-        Value::Int(-2) => {
-            tracing::warn!(
-                "released, but the server lets this user not publish: waiters find out by polling"
-            );
-            Ok(Released::Freed)
-        }
-        Value::Int(heard) if heard >= 0 => Ok(Released::Freed),
-        other => Err(other),
-    }
-}
-
-fn decode_renewed(value: Value) -> Result<Vec<Option<Renewed>>, Value> {
-    let Value::Array(lines) = value else {
-        return Err(value);
-    };
-    let decode = |line| match line {
-        Value::Int(1) => Some(Renewed::Renewed),
-        Value::Int(0) => Some(Renewed::NotHeld),
-        _ => None,
-    };
-    Ok(lines.into_iter().map(decode).collect())
-}
-
-/// `Err` carries what was found instead of a lock.
-fn decode_snapshot(value: Value) -> Result<Result<Snapshot, String>, Value> {
-    let Value::Array(items) = value else {
-        return Err(value);
-    };
-    let Some((Value::Int(ttl), fields)) = items.split_first() else {
-        return Err(Value::Array(items));
-    };
-    let mut snapshot = Snapshot { holders: Vec::with_capacity(fields.len() / 2), ttl: millis(*ttl) };
-    for field in fields.chunks_exact(2) {
-        let (Value::BulkString(owner), Value::BulkString(count)) = (&field[0], &field[1]) else {
-            return Err(Value::Array(items));
-        };
-        let owner = String::from_utf8_lossy(owner);
-        match String::from_utf8_lossy(count).parse() {
-            Ok(count) => snapshot.holders.push((OwnerId::from_wire(&owner), count)),
-            Err(_) => return Ok(Err(format!("a hash whose field {owner:?} is no hold count"))),
-        }
-    }
-    Ok(Ok(snapshot))
-}
-
-fn millis(ttl: i64) -> Option<Duration> {
-    u64::try_from(ttl).ok().map(Duration::from_millis)
-}
-
 impl Backend for Redis {
-    fn acquire(&self, claim: Claim<'_>, lease: Lease, limit: Duration) -> Step<Acquired> {
-        let call = ScriptCall::on(&scripts::ACQUIRE, claim.name);
-        let call = call.arg(claim.owner.as_str()).arg(claim.target).arg(lease.as_millis());
-        self.step(call, limit, decode_acquired)
+    fn acquire(&self, claim: Claim<'_>, wish: Wish, limit: Duration) -> Step<Acquired> {
+        let call = match claim.name.kind() {
+            Kind::Lock | Kind::Spin | Kind::Fenced => reentrant::acquire(claim, wish),
+            Kind::Fair => fair::acquire(claim, wish),
+            Kind::Read | Kind::Write => read_write::acquire(claim, wish),
+            Kind::Plain => plain::acquire(claim, wish),
+            Kind::Semaphore => semaphore::acquire(claim, wish),
+            Kind::Permits => permits::acquire(claim, wish),
+            Kind::Latch => return never("acquire", claim.name),
+        };
+        self.step(call, limit, decode::acquired)
     }
 
     fn release(&self, claim: Claim<'_>, limit: Duration) -> Step<Released> {
-        let call = ScriptCall::on(&scripts::RELEASE, claim.name);
-        let call = call.arg(claim.owner.as_str()).arg(claim.target).arg(claim.name.channel());
-        self.step(call, limit, decode_released)
+        let call = match claim.name.kind() {
+            Kind::Lock | Kind::Spin | Kind::Fenced => reentrant::release(claim),
+            Kind::Fair => fair::release(claim),
+            Kind::Read | Kind::Write => read_write::release(claim),
+            Kind::Plain => plain::release(claim),
+            Kind::Semaphore => semaphore::release(claim),
+            Kind::Permits => permits::release(claim),
+            Kind::Latch => return never("release", claim.name),
+        };
+        self.step(call, limit, decode::released)
     }
 
     fn renew(&self, lines: &[Renewal], limit: Duration) -> Step<Vec<Option<Renewed>>> {
-        let Some(mut call) = ScriptCall::on_all(&scripts::RENEW, lines.iter().map(|line| &line.name)) else {
-            return Box::pin(async {
-                Ok(Answer { value: Vec::new(), sent: Sent { connection: 0, at: clock::now() } })
-            });
+        let Some(Renewal { name: first, .. }) = lines.first() else { return nothing_to_do() };
+        let call = match first.kind() {
+            Kind::Lock | Kind::Spin | Kind::Fenced | Kind::Fair => reentrant::renew(first, lines),
+            Kind::Read | Kind::Write => read_write::renew(first, lines),
+            Kind::Plain => plain::renew(first, lines),
+            Kind::Permits => permits::renew(first, lines),
+            Kind::Semaphore | Kind::Latch => return never("renew", first),
         };
-        for line in lines {
-            call = call.arg(line.owner.as_str()).arg(line.lease.map_or(0, Lease::as_millis));
-        }
-        self.step(call, limit, decode_renewed)
+        self.step(call, limit, decode::renewed)
+    }
+
+    fn attend(&self, waiters: &[Waiter], limit: Duration) -> Step<Vec<Option<Place>>> {
+        let Some(Waiter { name: first, .. }) = waiters.first() else { return nothing_to_do() };
+        self.step(fair::attend(first, waiters), limit, decode::places)
     }
 
     fn force_unlock(&self, name: &LockName, limit: Duration) -> Step<bool> {
-        let call = ScriptCall::on(&scripts::FORCE_UNLOCK, name).arg(name.channel());
-        self.step(call, limit, |value| match value {
-            Value::Int(was_held) => Ok(was_held == 1),
-            other => Err(other),
-        })
+        let call = match name.kind() {
+            Kind::Lock | Kind::Spin | Kind::Fenced => reentrant::force_unlock(name),
+            Kind::Fair => fair::force_unlock(name),
+            Kind::Read | Kind::Write => read_write::force_unlock(name),
+            Kind::Plain => plain::force_unlock(name),
+            Kind::Semaphore | Kind::Permits | Kind::Latch => return never("unlock by force", name),
+        };
+        self.step(call, limit, |value| decode::number(value).map(|was_held| was_held == 1))
+    }
+
+    fn perform(&self, name: &LockName, deed: Deed, request: &OwnerId, limit: Duration) -> Step<i64> {
+        let call = match name.kind() {
+            Kind::Semaphore => semaphore::perform(name, deed, request),
+            Kind::Permits => permits::perform(name, deed, request),
+            Kind::Latch => latch::perform(name, deed, request),
+            _ => return never("count on", name),
+        };
+        self.step(call, limit, decode::number)
+    }
+
+    fn forget(&self, name: &LockName, request: &OwnerId, limit: Duration) -> Step<()> {
+        self.step(requests::forget(name, request), limit, |value| decode::number(value).map(drop))
     }
 
     fn inspect(&self, name: &LockName, limit: Duration) -> Step<Snapshot> {
-        let call = ScriptCall::on(&scripts::INSPECT, name);
-        let step = self.step(call, limit, decode_snapshot);
+        let call = match name.kind() {
+            Kind::Lock | Kind::Spin | Kind::Fenced => reentrant::inspect(name),
+            Kind::Fair => fair::inspect(name),
+            Kind::Read | Kind::Write => read_write::inspect(name),
+            Kind::Plain => plain::inspect(name),
+            Kind::Semaphore => semaphore::inspect(name),
+            Kind::Permits => permits::inspect(name),
+            Kind::Latch => latch::inspect(name),
+        };
+        let step = self.step(call, limit, decode::picture);
         let key = name.key().to_owned();
         Box::pin(async move {
             let Answer { value, sent } = step.await?;
@@ -178,4 +169,15 @@ impl Backend for Redis {
         // A second engine on the same backend would be a fault in this crate; the first one keeps the signals.
         let _ = self.link.signals.set(signals);
     }
+}
+
+fn nothing_to_do<T: Send + 'static>() -> Step<Vec<T>> {
+    let sent = Sent { connection: 0, at: clock::now() };
+    Box::pin(std::future::ready(Ok(Answer { value: Vec::new(), sent })))
+}
+
+/// A step that this kind of thing does not have: a fault in this crate, told rather than sent.
+fn never<T: Send + 'static>(what: &str, name: &LockName) -> Step<T> {
+    let cause = io::Error::new(io::ErrorKind::Unsupported, format!("cannot {what} a {}", name.kind().noun()));
+    Box::pin(std::future::ready(Err(Failure::refused(FailureKind::Unavailable(Arc::new(cause))))))
 }

@@ -1,7 +1,9 @@
 //! The scripts, hashed once.
 //!
-//! A script is known to the server by the hash of its text, and what it writes is Redisson's format and nothing else.
-//! So clients of two versions of turnlock, with different scripts, share one server and the same locks.
+//! A script is known to the server by the hash of its text. What it writes is Redisson's format (a plain lock's: that of
+//! redis-py and its kin), and beside it, under a prefix of our own, what is needed to do better: the signs of life of fair
+//! waiters, the word of a waiting writer, and the memory of requests. Whoever does not know those keys still respects
+//! every hold. So clients of two versions of turnlock, with different scripts, share one server and the same locks.
 
 use std::sync::LazyLock;
 
@@ -18,14 +20,53 @@ impl Script {
     }
 }
 
-pub(super) static ACQUIRE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("acquire.lua")));
-pub(super) static RELEASE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("release.lua")));
-pub(super) static RENEW: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("renew.lua")));
-pub(super) static FORCE_UNLOCK: LazyLock<Script> =
-    LazyLock::new(|| Script::new(include_str!("force_unlock.lua")));
-pub(super) static INSPECT: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("inspect.lua")));
+/// Names a script by its file.
+macro_rules! scripts {
+    ($($name:ident = $($file:literal)+;)*) => {
+        $(pub(super) static $name: LazyLock<Script> =
+            LazyLock::new(|| Script::new(concat!($(include_str!(concat!("lua/", $file, ".lua"))),+)));)*
 
-/// All of them, to be loaded when a connection is made.
-pub(super) fn all() -> [&'static Script; 5] {
-    [&ACQUIRE, &RELEASE, &RENEW, &FORCE_UNLOCK, &INSPECT]
+        /// All of them, to be loaded when a connection is made.
+        pub(super) fn all() -> impl Iterator<Item = &'static Script> {
+            [$(&*$name),*].into_iter()
+        }
+    };
+}
+
+// Where several files are named, all but the last have what several scripts have in common.
+scripts! {
+    LOCK_ACQUIRE = "lock_acquire";
+    LOCK_RELEASE = "lock_release";
+    LOCK_RENEW = "lock_renew";
+    LOCK_FORCE_UNLOCK = "lock_force_unlock";
+    LOCK_INSPECT = "lock_inspect";
+    FENCED_ACQUIRE = "fenced_acquire";
+    FAIR_ACQUIRE = "fair_queue" "fair_acquire";
+    FAIR_RELEASE = "fair_queue" "fair_release";
+    FAIR_ATTEND = "fair_queue" "fair_attend";
+    FAIR_FORCE_UNLOCK = "fair_queue" "fair_force_unlock";
+    FAIR_INSPECT = "fair_inspect";
+    PLAIN_ACQUIRE = "plain_acquire";
+    PLAIN_RELEASE = "plain_release";
+    PLAIN_RENEW = "plain_renew";
+    PLAIN_FORCE_UNLOCK = "plain_force_unlock";
+    PLAIN_INSPECT = "plain_inspect";
+    SEMAPHORE_ACQUIRE = "requests" "semaphore_acquire";
+    SEMAPHORE_RELEASE = "requests" "semaphore_release";
+    SEMAPHORE_PERFORM = "requests" "semaphore_perform";
+    SEMAPHORE_INSPECT = "semaphore_inspect";
+    PERMITS_ACQUIRE = "requests" "permits" "permits_acquire";
+    PERMITS_RELEASE = "requests" "permits" "permits_release";
+    PERMITS_RENEW = "requests" "permits" "permits_renew";
+    PERMITS_PERFORM = "requests" "permits" "permits_perform";
+    PERMITS_INSPECT = "requests" "permits" "permits_inspect";
+    LATCH_PERFORM = "requests" "latch_perform";
+    REQUEST_FORGET = "request_forget";
+    READ_ACQUIRE = "read_write_holds" "read_acquire";
+    READ_RELEASE = "read_write_holds" "read_release";
+    WRITE_ACQUIRE = "read_write_holds" "write_acquire";
+    WRITE_RELEASE = "read_write_holds" "write_release";
+    READ_WRITE_RENEW = "read_write_holds" "read_write_renew";
+    READ_WRITE_FORCE_UNLOCK = "read_write_holds" "read_write_force_unlock";
+    READ_WRITE_INSPECT = "read_write_holds" "read_write_inspect";
 }

@@ -83,7 +83,8 @@ async fn dial(client: &redis::Client, limit: Duration) -> Result<PubSub, Failure
 
 /// One channel that is, or is to be, subscribed.
 struct Channel {
-    name: LockName,
+    /// Those who listen. Seldom more than one: `n` and `{n}` are two locks with one channel.
+    names: Vec<LockName>,
     confirmed: bool,
     /// Those who wait for the confirmation.
     waiting: Vec<oneshot::Sender<()>>,
@@ -212,6 +213,9 @@ impl Listener {
                 let key: String = name.channel().to_owned();
                 if let Some(channel) = self.channels.get_mut(&key) {
                     channel.idle_since = None;
+                    if !channel.names.contains(&name) {
+                        channel.names.push(name);
+                    }
                     if channel.confirmed {
                         let _ = confirm.send(());
                     } else {
@@ -219,13 +223,18 @@ impl Listener {
                     }
                     return None;
                 }
-                let channel = Channel { name, confirmed: false, waiting: vec![confirm], idle_since: None };
+                let channel =
+                    Channel { names: vec![name], confirmed: false, waiting: vec![confirm], idle_since: None };
                 self.channels.insert(key.clone(), channel);
                 Some(key)
             }
             Wish::Unlisten(name) => {
                 if let Some(channel) = self.channels.get_mut(name.channel()) {
-                    channel.idle_since = Some(Instant::now());
+                    if channel.names.len() > 1 {
+                        channel.names.retain(|other| *other != name);
+                    } else {
+                        channel.idle_since = Some(Instant::now());
+                    }
                 }
                 None
             }
@@ -258,8 +267,8 @@ impl Listener {
                 // Who does not wait for this any more is told to look again, as it would have done.
                 let left = channel.waiting.drain(..).filter_map(|waiter| waiter.send(()).err()).count();
                 if left > 0 {
-                    let name = channel.name.clone();
-                    self.tell(|signals| signals.freed(&name));
+                    let names = channel.names.clone();
+                    self.tell(|signals| names.iter().for_each(|name| signals.freed(name)));
                 }
             }
         }
@@ -270,7 +279,7 @@ impl Listener {
 
     fn hear(&self, channel: &str) {
         if let Some(channel) = self.channels.get(channel) {
-            self.tell(|signals| signals.freed(&channel.name));
+            self.tell(|signals| channel.names.iter().for_each(|name| signals.freed(name)));
         }
     }
 
@@ -278,7 +287,9 @@ impl Listener {
     async fn tend(&mut self, mut sink: PubSubSink) -> bool {
         let now = Instant::now();
         let is_over = |channel: &Channel| {
-            channel.confirmed && channel.idle_since.is_some_and(|since| now.duration_since(since) >= LINGER)
+            let linger =
+                if channel.names.iter().all(LockName::is_for_one_waiter) { Duration::ZERO } else { LINGER };
+            channel.confirmed && channel.idle_since.is_some_and(|since| now.duration_since(since) >= linger)
         };
         let over: Vec<_> = self
             .channels

@@ -18,13 +18,13 @@ pub(super) const CASES: &[Case] = cases![
 
 /// A counter that loses increments when two add at once, and knows how many are inside.
 #[derive(Default)]
-struct Unprotected {
-    value: AtomicU64,
+pub(crate) struct Unprotected {
+    pub(crate) value: AtomicU64,
     inside: AtomicU64,
 }
 
 impl Unprotected {
-    async fn add_one(&self) {
+    pub(crate) async fn add_one(&self) {
         assert_eq!(self.inside.fetch_add(1, Ordering::SeqCst), 0, "somebody else is inside");
         let value = self.value.load(Ordering::SeqCst);
         tokio::task::yield_now().await;

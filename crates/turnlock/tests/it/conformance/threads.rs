@@ -64,7 +64,11 @@ async fn a_wait_can_be_interrupted_from_another_thread(rig: Rig) {
             assert!(matches!(outcome, Err(Error::Interrupted { .. })));
             assert!(start.elapsed() < PROMPT);
         });
-        assert_eq!(lock.inspect().expect("an answer").waiting_here, 0);
+        // A place in a queue on the store is given up in the background.
+        let asked = Instant::now();
+        while lock.inspect().expect("an answer").waiting_here > 0 {
+            assert!(asked.elapsed() < PROMPT, "it has left the queue");
+        }
         held.unlock().expect("held");
         assert!(
             matches!(lock.interruptible(&interrupt).lock(), Err(Error::Interrupted { .. })),

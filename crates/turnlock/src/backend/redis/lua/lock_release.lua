@@ -3,7 +3,7 @@
 -- KEYS[1]  the lock
 -- ARGV[1]  owner
 -- ARGV[2]  target hold count: 0 ends the hold
--- ARGV[3]  channel on which the end is told
+-- ARGV[3]  channel on which the end is told; empty to tell nobody
 --
 -- Reply: nil  the owner does not hold the lock; nothing was done
 --        -1   lowered, or not above the target before
@@ -17,6 +17,9 @@ local lock, owner, target, channel = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
 if target == '0' then
   if redis.call('hdel', lock, owner) == 0 then
     return nil
+  end
+  if channel == '' then
+    return 0
   end
   local heard = redis.pcall('publish', channel, '0')
   if type(heard) == 'table' then

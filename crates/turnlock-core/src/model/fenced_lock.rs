@@ -1,0 +1,81 @@
+use super::{Acquired, LockState, Now, Snapshot};
+use crate::{Lease, OwnerId};
+
+/// The state of one reentrant lock and of the token beside it, which outlives every hold.
+///
+/// A grant of a fenced lock carries a token that is higher than the last one, than the store's clock in microseconds and
+/// than the highest that the client has seen. So it rises although the store lost its data, or the lock's name is new.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct FencedLockState {
+    /// The lock itself, which plain and spin locks of the name use without a token.
+    pub lock: LockState,
+    token: u64,
+}
+
+impl FencedLockState {
+    /// As [`LockState::acquire`], with a token for every grant; `highest` is the highest that the client has seen.
+    pub fn acquire(
+        &mut self,
+        now: Now,
+        owner: &OwnerId,
+        target: u32,
+        lease: Lease,
+        highest: u64,
+    ) -> Acquired {
+        match self.lock.acquire(now.moment, owner, target, lease) {
+            Acquired::Granted => {
+                self.token = (self.token + 1).max(now.wall).max(highest + 1);
+                Acquired::GrantedWith { token: self.token }
+            }
+            refusal => refusal,
+        }
+    }
+
+    /// What the lock looks like, token included if there ever was one.
+    pub fn snapshot(&mut self, now: Now) -> Snapshot {
+        let token = (self.token > 0).then_some(self.token);
+        Snapshot { token, ..self.lock.snapshot(now.moment) }
+    }
+
+    /// Whether nothing is left to remember. A token is remembered for good.
+    pub fn is_free(&mut self, now: Now) -> bool {
+        self.token == 0 && self.lock.is_free(now.moment)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Moment;
+
+    fn now(wall: u64) -> Now {
+        Now { moment: Moment::from_micros(0), wall }
+    }
+
+    fn token(state: &mut FencedLockState, wall: u64, highest: u64) -> u64 {
+        let owner = OwnerId::from_wire("a:1");
+        let granted = state.acquire(now(wall), &owner, 1, Lease::WATCHDOG, highest);
+        state.lock.force_unlock(Moment::from_micros(0));
+        let Acquired::GrantedWith { token } = granted else { panic!("granted, and not {granted:?}") };
+        token
+    }
+
+    #[test]
+    fn a_token_is_above_the_last_one_the_clock_and_what_the_client_saw() {
+        let mut state = FencedLockState::default();
+        assert_eq!(token(&mut state, 1_000, 0), 1_000);
+        assert_eq!(token(&mut state, 900, 0), 1_001);
+        assert_eq!(token(&mut state, 1_100, 2_000), 2_001);
+        assert_eq!(token(&mut FencedLockState::default(), 1_200, 2_001), 2_002);
+    }
+
+    #[test]
+    fn who_is_refused_uses_up_no_token() {
+        let mut state = FencedLockState::default();
+        let [one, two] = ["a:1", "b:1"].map(OwnerId::from_wire);
+        state.acquire(now(10), &one, 1, Lease::WATCHDOG, 0);
+        assert!(matches!(state.acquire(now(20), &two, 1, Lease::WATCHDOG, 0), Acquired::Busy { .. }));
+        assert_eq!(state.snapshot(now(20)).token, Some(10));
+        assert!(!state.is_free(now(20)));
+    }
+}

@@ -1,0 +1,276 @@
+use std::time::Duration;
+
+use super::{Acquired, Claim, HolderPicture, Now, Released, Renewed, Role, Snapshot, Wake, Wish};
+use crate::{Kind, Lease, Moment, OwnerId};
+
+#[cfg(test)]
+mod tests;
+
+/// The state of one read-write lock: many readers, or one writer and those who read under it.
+///
+/// Each reader has a lease of its own. One whose lease is over counts as absent, but stays written down, as it does on
+/// Redis, until somebody tidies up. Beside that the lock as a whole has an expiry, which is never earlier than that of
+/// any hold. Targets are absolute, as with the reentrant lock.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ReadWriteLockState {
+    readers: Vec<Reader>,
+    writer: Option<Writer>,
+    /// When everything ends. Of no meaning, and the clock's start, while nobody is written down.
+    expires: Moment,
+    waiting: Option<Waiting>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Reader {
+    owner: OwnerId,
+    count: u32,
+    /// The end of the longest of its holds. Shorter ones among them make no difference: one is enough to stand, and the
+    /// longest is never given up before the last.
+    expires: Moment,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Writer {
+    owner: OwnerId,
+    count: u32,
+}
+
+/// The word of a writer that readers are in its way.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Waiting {
+    owner: OwnerId,
+    until: Moment,
+}
+
+impl ReadWriteLockState {
+    /// How long new readers stay behind a writer that was refused because of readers, unless it asks again.
+    pub const WORD: Duration = Duration::from_secs(3);
+
+    /// Takes one side of the lock, or raises the count of a hold that the owner has there. Leases are never shortened.
+    pub fn acquire(&mut self, now: Now, claim: &Claim<'_>, wish: &Wish) -> (Acquired, Wake) {
+        let now = now.moment;
+        self.expire_by(now);
+        let answer = match claim.name.kind() {
+            Kind::Read => self.acquire_read(now, claim, wish.lease),
+            _ => self.acquire_write(now, claim, wish),
+        };
+        (answer, Wake::Nobody)
+    }
+
+    fn acquire_read(&mut self, now: Moment, claim: &Claim<'_>, lease: Lease) -> Acquired {
+        let Claim { owner, target, under, .. } = *claim;
+        let until = now + lease.as_duration();
+        if let Some(reader) = self.standing(now, owner) {
+            reader.count = reader.count.max(target);
+            reader.expires = reader.expires.max(until);
+            self.expires = self.expires.max(until);
+            return Acquired::Granted;
+        }
+        if target > 1 {
+            return Acquired::Gone;
+        }
+        match (&self.writer, &self.waiting) {
+            (Some(writer), _) if writer.owner != *owner && under != Some(&writer.owner) => {
+                return Acquired::Busy { ttl: Some(self.expires.since(now)) };
+            }
+            // A stream of readers must not starve a writer.
+            (None, Some(waiting)) if under.is_none() => {
+                return Acquired::Busy { ttl: Some(waiting.until.since(now)) };
+            }
+            _ => {}
+        }
+        self.readers.retain(|reader| reader.owner != *owner);
+        self.readers.push(Reader { owner: owner.clone(), count: 1, expires: until });
+        self.expires = self.expires.max(until);
+        Acquired::Granted
+    }
+
+    fn acquire_write(&mut self, now: Moment, claim: &Claim<'_>, wish: &Wish) -> Acquired {
+        let Claim { owner, target, .. } = *claim;
+        let until = now + wish.lease.as_duration();
+        let busy = Acquired::Busy { ttl: Some(self.expires.since(now)) };
+        match &mut self.writer {
+            Some(writer) if writer.owner == *owner => {
+                writer.count = writer.count.max(target);
+                self.expires = self.expires.max(until);
+                return Acquired::Granted;
+            }
+            _ if target > 1 => return Acquired::Gone,
+            Some(_) => return busy,
+            None => {}
+        }
+        if self.readers.iter().any(|reader| reader.stands(now)) {
+            if wish.waits && self.waiting.as_ref().is_none_or(|waiting| waiting.owner == *owner) {
+                self.waiting = Some(Waiting { owner: owner.clone(), until: now + Self::WORD });
+            }
+            return busy;
+        }
+        self.readers.clear();
+        self.writer = Some(Writer { owner: owner.clone(), count: 1 });
+        self.expires = until;
+        self.take_back_word(owner);
+        Acquired::Granted
+    }
+
+    /// Lowers the count of a hold to the target; zero ends it. Never creates one.
+    pub fn release(&mut self, now: Now, claim: &Claim<'_>) -> (Released, Wake) {
+        let now = now.moment;
+        self.expire_by(now);
+        match claim.name.kind() {
+            Kind::Read => self.release_read(now, claim.owner, claim.target),
+            _ => self.release_write(now, claim.owner, claim.target),
+        }
+    }
+
+    fn release_read(&mut self, now: Moment, owner: &OwnerId, target: u32) -> (Released, Wake) {
+        if target > 0
+            && let Some(reader) = self.standing(now, owner)
+        {
+            reader.count = reader.count.min(target);
+            return (Released::Lowered, Wake::Nobody);
+        }
+        let Some(at) = self.readers.iter().position(|reader| reader.owner == *owner) else {
+            return (Released::NotHeld, Wake::Nobody);
+        };
+        let stood = self.readers.remove(at).stands(now);
+        let answer = if stood { Released::Freed } else { Released::NotHeld };
+        // The lease of a writer is not the business of those who read under it.
+        if self.writer.is_none() && self.leave_to_readers(now) {
+            return (answer, Wake::Listeners);
+        }
+        self.readers.retain(|reader| reader.stands(now));
+        (answer, Wake::Nobody)
+    }
+
+    fn release_write(&mut self, now: Moment, owner: &OwnerId, target: u32) -> (Released, Wake) {
+        let waited = self.take_back_word(owner);
+        let Some(writer) = self.writer.as_mut().filter(|writer| writer.owner == *owner) else {
+            // Readers stayed behind a writer that has given up.
+            return (Released::NotHeld, if waited { Wake::Listeners } else { Wake::Nobody });
+        };
+        if target > 0 {
+            writer.count = writer.count.min(target);
+            return (Released::Lowered, Wake::Nobody);
+        }
+        self.writer = None;
+        self.leave_to_readers(now);
+        // Told also when some read on: others may now read with them.
+        (Released::Freed, Wake::Listeners)
+    }
+
+    /// Extends the lease of a hold, or only looks whether it stands (`lease` of `None`). Never shortens.
+    pub fn renew(&mut self, now: Now, claim: &Claim<'_>, lease: Option<Lease>) -> Renewed {
+        let now = now.moment;
+        self.expire_by(now);
+        let until = lease.map_or(now, |lease| now + lease.as_duration());
+        let held = match claim.name.kind() {
+            Kind::Read => self.standing(now, claim.owner).map(|reader| {
+                reader.expires = reader.expires.max(until);
+            }),
+            _ => self.writer.as_ref().filter(|writer| writer.owner == *claim.owner).map(drop),
+        };
+        match held {
+            Some(()) => {
+                self.expires = self.expires.max(until);
+                Renewed::Renewed
+            }
+            None => Renewed::NotHeld,
+        }
+    }
+
+    /// Ends every hold if the lock is on this side. Whether it was.
+    pub fn force_unlock(&mut self, now: Now, side: Kind) -> (bool, Wake) {
+        self.expire_by(now.moment);
+        let was_held = match side {
+            Kind::Read => self.writer.is_none() && !self.readers.is_empty(),
+            _ => self.writer.is_some(),
+        };
+        if !was_held {
+            return (false, Wake::Nobody);
+        }
+        self.expire();
+        (true, Wake::Listeners)
+    }
+
+    /// What the lock looks like. Readers whose lease is over are left out.
+    pub fn snapshot(&mut self, now: Now) -> Snapshot {
+        let now = now.moment;
+        self.expire_by(now);
+        let readers = self.readers.iter().filter(|reader| reader.stands(now)).map(|reader| HolderPicture {
+            owner: reader.owner.clone(),
+            count: u64::from(reader.count),
+            role: Role::Reader,
+            ttl: Some(reader.expires.since(now)),
+        });
+        let writer = self.writer.iter().map(|writer| HolderPicture {
+            owner: writer.owner.clone(),
+            count: u64::from(writer.count),
+            role: Role::Writer,
+            ttl: None,
+        });
+        Snapshot {
+            holders: readers.chain(writer).collect(),
+            ttl: (!self.is_empty()).then(|| self.expires.since(now)),
+            ..Snapshot::default()
+        }
+    }
+
+    /// Whether nothing is left to remember.
+    pub fn is_free(&mut self, now: Now) -> bool {
+        self.expire_by(now.moment);
+        self.is_empty() && self.waiting.is_none()
+    }
+
+    /// Ends every hold as the expiry of the whole would: nobody is told. The word of a waiting writer stays.
+    pub fn expire(&mut self) {
+        self.readers.clear();
+        self.writer = None;
+        self.expires = Moment::default();
+    }
+
+    /// Ends the lease of one reader, as time would.
+    pub fn expire_reader(&mut self, owner: &OwnerId) {
+        if let Some(reader) = self.readers.iter_mut().find(|reader| reader.owner == *owner) {
+            reader.expires = Moment::default();
+        }
+    }
+
+    /// Ends the word of a waiting writer, as time would.
+    pub fn expire_word(&mut self) {
+        self.waiting = None;
+    }
+
+    /// The reader of this owner, if its lease is not over.
+    fn standing(&mut self, now: Moment, owner: &OwnerId) -> Option<&mut Reader> {
+        self.readers.iter_mut().find(|reader| reader.owner == *owner && reader.stands(now))
+    }
+
+    /// Leaves the lock to the readers that stand, for as long as the longest of them. Whether it is free thereby.
+    fn leave_to_readers(&mut self, now: Moment) -> bool {
+        self.readers.retain(|reader| reader.stands(now));
+        self.expires = self.readers.iter().map(|reader| reader.expires).max().unwrap_or_default();
+        self.readers.is_empty()
+    }
+
+    /// Whether this owner had left word that it waits.
+    fn take_back_word(&mut self, owner: &OwnerId) -> bool {
+        self.waiting.take_if(|waiting| waiting.owner == *owner).is_some()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.readers.is_empty() && self.writer.is_none()
+    }
+
+    fn expire_by(&mut self, now: Moment) {
+        if self.expires <= now {
+            self.expire();
+        }
+        self.waiting.take_if(|waiting| waiting.until <= now);
+    }
+}
+
+impl Reader {
+    fn stands(&self, now: Moment) -> bool {
+        self.expires > now
+    }
+}

@@ -1,0 +1,94 @@
+use std::collections::{BTreeSet, HashMap};
+
+use crate::request::REMEMBERED_FOR;
+use crate::{Moment, OwnerId};
+
+/// The outcomes of the latest requests on a number that has no owners.
+///
+/// A lock knows who holds it, so a step that arrives twice finds its work done. A bare number does not know who counted
+/// it; that is written down here, and a copy of a request gets the outcome of the first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Requests<T> {
+    known: HashMap<OwnerId, (T, Moment)>,
+    /// When each is to be forgotten, the first first.
+    order: BTreeSet<(Moment, OwnerId)>,
+}
+
+impl<T> Default for Requests<T> {
+    fn default() -> Self {
+        Self { known: HashMap::new(), order: BTreeSet::new() }
+    }
+}
+
+impl<T: Copy> Requests<T> {
+    /// The outcome of a request that is still remembered.
+    pub(super) fn outcome(&mut self, now: Moment, request: &OwnerId) -> Option<T> {
+        self.forget_by(now);
+        self.known.get(request).map(|(outcome, _)| *outcome)
+    }
+
+    /// Writes down what became of a request, in place of what was known of it.
+    pub(super) fn remember(&mut self, now: Moment, request: &OwnerId, outcome: T) {
+        self.forget(request);
+        let until = now + REMEMBERED_FOR;
+        self.known.insert(request.clone(), (outcome, until));
+        self.order.insert((until, request.clone()));
+    }
+
+    /// Forgets one request before its time.
+    pub(super) fn forget(&mut self, request: &OwnerId) {
+        if let Some((_, until)) = self.known.remove(request) {
+            self.order.remove(&(until, request.clone()));
+        }
+    }
+
+    /// Whether nothing is remembered.
+    pub(super) fn is_empty(&mut self, now: Moment) -> bool {
+        self.forget_by(now);
+        self.known.is_empty()
+    }
+
+    fn forget_by(&mut self, now: Moment) {
+        while self.order.first().is_some_and(|(until, _)| *until <= now) {
+            if let Some((_, request)) = self.order.pop_first() {
+                self.known.remove(&request);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn an_outcome_is_known_for_an_hour_from_the_last_time_it_was_told() {
+        let start = Moment::from_micros(0);
+        let at = |minutes: u64| start + Duration::from_secs(minutes * 60);
+        let [one, two] = ["a:1", "a:2"].map(OwnerId::from_wire);
+        let mut requests = Requests::default();
+        requests.remember(at(0), &one, 1);
+        requests.remember(at(10), &two, 2);
+        requests.remember(at(30), &one, 3);
+        assert_eq!(requests.outcome(at(69), &two), Some(2));
+        assert_eq!(requests.outcome(at(70), &two), None);
+        assert_eq!(requests.outcome(at(89), &one), Some(3));
+        assert!(!requests.is_empty(at(89)));
+        assert!(requests.is_empty(at(90)));
+        assert_eq!(requests.order.len(), 0);
+    }
+
+    #[test]
+    fn what_is_forgotten_leaves_nothing_behind() {
+        let now = Moment::from_micros(0);
+        let one = OwnerId::from_wire("a:1");
+        let mut requests = Requests::default();
+        for _ in 0..2 {
+            requests.remember(now, &one, 1);
+            requests.forget(&one);
+            assert!(requests.is_empty(now) && requests.order.is_empty());
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! The reentrant lock, and its kin on the same key: the spin lock and the fenced lock.
+
+use turnlock_core::model::{Claim, Wish};
+use turnlock_core::{Kind, Lease, LockName};
+
+use super::link::ScriptCall;
+use super::scripts;
+use crate::backend::Renewal;
+
+/// Redisson's prefix of the key that has the last token.
+const TOKEN: &str = "redisson_lock_token";
+
+pub(super) fn acquire(claim: Claim<'_>, wish: Wish) -> ScriptCall {
+    let call = match claim.name.kind() {
+        Kind::Fenced => {
+            ScriptCall::on_all(&scripts::FENCED_ACQUIRE, claim.name, &[&claim.name.beside(TOKEN)])
+        }
+        _ => ScriptCall::on(&scripts::LOCK_ACQUIRE, claim.name),
+    };
+    let call = call.arg(claim.owner.as_str()).arg(claim.target).arg(wish.lease.as_millis());
+    if claim.name.kind() == Kind::Fenced { call.arg(wish.highest_token) } else { call }
+}
+
+pub(super) fn release(claim: Claim<'_>) -> ScriptCall {
+    let call = ScriptCall::on(&scripts::LOCK_RELEASE, claim.name);
+    call.arg(claim.owner.as_str()).arg(claim.target).arg(channel(claim.name))
+}
+
+/// Also for fair locks, whose hold is the same.
+pub(super) fn renew(first: &LockName, lines: &[Renewal]) -> ScriptCall {
+    let keys: Vec<_> = lines.iter().map(|line| line.name.key()).collect();
+    let call = ScriptCall::on_many(&scripts::LOCK_RENEW, first, &keys);
+    lines
+        .iter()
+        .fold(call, |call, line| call.arg(line.owner.as_str()).arg(line.lease.map_or(0, Lease::as_millis)))
+}
+
+pub(super) fn force_unlock(name: &LockName) -> ScriptCall {
+    ScriptCall::on(&scripts::LOCK_FORCE_UNLOCK, name).arg(channel(name))
+}
+
+pub(super) fn inspect(name: &LockName) -> ScriptCall {
+    ScriptCall::on_all(&scripts::LOCK_INSPECT, name, &[&name.beside(TOKEN)])
+}
+
+/// Where an end is told; a spin lock tells nobody.
+fn channel(name: &LockName) -> &str {
+    if name.kind().is_told() { name.channel() } else { "" }
+}

@@ -1,0 +1,62 @@
+use proptest::prelude::*;
+use redis::AsyncCommands;
+use turnlock_core::Kind;
+use turnlock_core::model::Item;
+
+use super::histories::{OWNERS, Op, agree};
+
+fn op(kinds: &'static [Kind]) -> impl Strategy<Value = Op> {
+    let kind = proptest::sample::select(kinds);
+    let owner = 0..OWNERS;
+    let lease = 5_000..60_000_u64;
+    prop_oneof![
+        8 => (kind.clone(), owner.clone(), 1..4_u32, lease.clone()).prop_map(|(kind, owner, target, lease)| {
+            Op::Acquire { kind, owner, target, lease, permits: 1, under: None, waits: true }
+        }),
+        5 => (kind.clone(), owner.clone(), 0..3_u32, any::<bool>()).prop_map(|(kind, owner, target, unsure)| {
+            Op::Release { kind, owner, target, permits: 1, unsure }
+        }),
+        3 => (kind.clone(), owner, proptest::option::of(lease))
+            .prop_map(|(kind, owner, lease)| Op::Renew { kind, owner, permits: 1, lease }),
+        1 => kind.prop_map(|kind| Op::ForceUnlock { kind }),
+        // A fifth of all steps: expiry is where locks go wrong.
+        4 => Just(Op::Expire { what: 0 }),
+    ]
+}
+
+#[test]
+fn locks_spin_locks_and_fenced_locks_of_one_name_are_the_model() {
+    agree(Kind::Lock, 250, op(&[Kind::Lock, Kind::Spin, Kind::Fenced]), |model, _, scene| {
+        Box::pin(async move {
+            let _: bool = scene.plain.clone().pexpire_at(scene.name.key(), 1).await.expect("an answer");
+            if let Item::Lock(state) = model {
+                state.lock.expire();
+            }
+        })
+    });
+}
+
+#[test]
+fn plain_locks_are_the_model() {
+    agree(Kind::Plain, 250, op(&[Kind::Plain]).prop_map(flat), |model, _, scene| {
+        Box::pin(async move {
+            let _: bool = scene.plain.clone().pexpire_at(scene.name.key(), 1).await.expect("an answer");
+            if let Item::Plain(state) = model {
+                state.expire();
+            }
+        })
+    });
+}
+
+/// A plain lock has no count: nobody asks for a second hold, or for less than the end of one.
+fn flat(op: Op) -> Op {
+    match op {
+        Op::Acquire { kind, owner, lease, permits, under, waits, .. } => {
+            Op::Acquire { kind, owner, target: 1, lease, permits, under, waits }
+        }
+        Op::Release { kind, owner, permits, unsure, .. } => {
+            Op::Release { kind, owner, target: 0, permits, unsure }
+        }
+        op => op,
+    }
+}

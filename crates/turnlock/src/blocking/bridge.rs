@@ -1,0 +1,53 @@
+use std::sync::Arc;
+
+use futures_util::future::{Either, select};
+
+use super::home::Home;
+use super::interrupt::Interrupt;
+use super::thread_owner;
+use crate::client::Client;
+use crate::error::Error;
+use crate::owner::Owner;
+
+/// The way from a thread to the async types: what every handle of this module has inside.
+#[derive(Clone, Debug)]
+pub(super) struct Bridge {
+    pub(super) client: Client,
+    pub(super) home: Arc<Home>,
+    interrupt: Option<Interrupt>,
+}
+
+impl Bridge {
+    pub(super) fn new(client: Client, home: Arc<Home>) -> Self {
+        Self { client, home, interrupt: None }
+    }
+
+    pub(super) fn interruptible(&self, interrupt: &Interrupt) -> Self {
+        Self { interrupt: Some(interrupt.clone()), ..self.clone() }
+    }
+
+    /// The calling thread as an owner.
+    pub(super) fn owner(&self) -> Owner {
+        thread_owner::current(&self.client)
+    }
+
+    pub(super) fn block_on<F: Future>(&self, future: F) -> F::Output {
+        self.home.block_on(future)
+    }
+
+    /// Blocks until the future is ready, or the wait for `name` is interrupted.
+    pub(super) fn wait<T>(
+        &self,
+        name: &str,
+        future: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let Some(interrupt) = &self.interrupt else { return self.block_on(future) };
+        self.block_on(async {
+            let (raised, future) = (std::pin::pin!(interrupt.raised()), std::pin::pin!(future));
+            match select(raised, future).await {
+                Either::Left(((), _)) => Err(Error::Interrupted { name: name.to_owned() }),
+                Either::Right((outcome, _)) => outcome,
+            }
+        })
+    }
+}

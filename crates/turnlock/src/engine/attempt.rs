@@ -1,0 +1,172 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use turnlock_core::model::{Acquired, Claim};
+use turnlock_core::request::{REPEATED_FOR, Repeats};
+use turnlock_core::{Doubt, Kind, LockName, OwnerId};
+
+use super::Engine;
+use super::acquire::{Ask, Patience};
+use super::attendance::Attendee;
+use super::hold::{Hold, Term};
+use super::question::check_age;
+use super::rooms::{Join, Look, Seat};
+use crate::backend::{Answer, Failure};
+use crate::error::{Error, LostReason};
+use crate::guard::Guard;
+
+/// What one request came to: a guard, the rest of another's lease, or a failure.
+pub(super) type Outcome = Result<Result<Guard, Option<Duration>>, Failure>;
+
+/// One attempt at one hold: everything that a request needs, and what has to be done if it is given up.
+pub(super) struct Attempt {
+    pub(super) engine: Arc<Engine>,
+    pub(super) name: LockName,
+    owner: OwnerId,
+    term: Term,
+    pub(super) limit: Duration,
+    permits: u32,
+    under: Option<Arc<Hold>>,
+    waits: bool,
+    pub(super) seat: Seat,
+    /// A request of this attempt that got no answer: it may have been granted, or may still be.
+    doubt: Option<Doubt>,
+    /// For how long it may ask again, where the store knows the request only by its memory.
+    repeats: Repeats,
+    /// Whether it was refused and has left its place or its word on the store.
+    left_traces: bool,
+    attendee: Option<Attendee>,
+}
+
+impl Attempt {
+    /// Takes a seat; `None` when that would mean to push in.
+    pub(super) fn begin(engine: &Arc<Engine>, ask: &Ask, limit: Duration) -> Option<(Self, Look)> {
+        let shared = &engine.shared;
+        let owner = match ask.name.kind() {
+            Kind::Permits => OwnerId::from_wire(&uuid::Uuid::new_v4().simple().to_string()),
+            _ => shared.new_owner(),
+        };
+        let join = match ask.patience {
+            _ if ask.under.is_some() => Join::Aside,
+            Patience::None => Join::IfEmpty,
+            Patience::Until(_) | Patience::Endless => Join::Anyway,
+        };
+        let (seat, look) = match ask.name.kind() {
+            Kind::Fair => shared.rooms.enter(&ask.name.for_waiter(&owner), join)?,
+            _ => shared.rooms.enter(&ask.name, join)?,
+        };
+        let attempt = Self {
+            engine: Arc::clone(engine),
+            name: ask.name.clone(),
+            owner,
+            term: ask.term,
+            limit,
+            permits: ask.permits,
+            under: ask.under.clone(),
+            waits: ask.patience != Patience::None,
+            seat,
+            doubt: None,
+            repeats: Repeats::default(),
+            left_traces: false,
+            attendee: None,
+        };
+        Some((attempt, look))
+    }
+
+    fn claim(&self) -> Claim<'_> {
+        let under = self.under.as_ref().map(|hold| &hold.owner);
+        Claim { permits: self.permits, under, ..Claim::new(&self.name, &self.owner, 1) }
+    }
+
+    /// An error when it must not ask again, since the store may have forgotten the first time.
+    pub(super) fn check_age(&self) -> Result<(), Error> {
+        check_age(&self.name, self.repeats)
+    }
+
+    /// Asks the store once. Gives itself back, with a guard, the rest of another's lease, or a failure.
+    pub(super) async fn send(mut self) -> (Self, Outcome) {
+        let lease = self.term.lease();
+        let wish = self.engine.shared.wish(&self.name, lease, self.waits);
+        let asked = self.engine.shared.backend.acquire(self.claim(), wish, self.limit);
+        let (answer, sent) = match asked.await {
+            Ok(Answer { value, sent }) => (value, sent),
+            Err(failure) => {
+                if let Some(sent) = failure.in_doubt {
+                    let mut doubt = sent.adds_doubt_to(self.doubt, lease);
+                    if !self.name.kind().is_leased() {
+                        // What was begun does not end by itself, but can be undone while the store knows of it.
+                        doubt = doubt.lasting_until(sent.at + REPEATED_FOR);
+                        self.repeats.are_in_doubt_since(sent.at);
+                    }
+                    self.doubt = Some(doubt);
+                }
+                return (self, Err(failure));
+            }
+        };
+        let token = match answer {
+            Acquired::Granted => None,
+            Acquired::GrantedWith { token } => {
+                self.engine.shared.tokens.saw(&self.name, token);
+                Some(token)
+            }
+            // A reentry was gone, which this is not, or a semaphore's request was taken back, which it was not.
+            Acquired::Gone => return (self, Ok(Err(None))),
+            Acquired::Busy { ttl } => {
+                // On one connection answers come in order: an earlier request on it was refused too, or has ended.
+                self.doubt = sent.leaves_of(self.doubt);
+                if self.doubt.is_none() {
+                    self.repeats.are_settled();
+                }
+                self.was_refused();
+                return (self, Ok(Err(ttl)));
+            }
+        };
+        self.left_traces = false;
+        self.attendee = None;
+        let doubt = self.doubt.take();
+        let hold = Arc::new(Hold::granted(self.claim(), self.term, sent.at, doubt));
+        self.engine.shared.watchdog.watch(&hold);
+        for gone in self.seat.trade_for(&hold, self.under.as_ref()) {
+            self.engine.shared.lose(&gone, LostReason::Taken);
+        }
+        let guard = Guard::new(Arc::clone(&self.engine), hold, self.term, token);
+        (self, Ok(Ok(guard)))
+    }
+
+    /// Gives up, and waits until the store knows, if there is something to know: who comes next finds no trace.
+    pub(super) async fn leave(mut self) {
+        if std::mem::take(&mut self.left_traces) {
+            let shared = Arc::clone(&self.engine.shared);
+            // The doubt, if there is one, is seen to when this attempt is dropped.
+            let gone = shared.withdraw(self.claim(), self.limit);
+            let _ = tokio::time::timeout(self.limit, gone).await;
+        }
+    }
+
+    fn was_refused(&mut self) {
+        if !self.waits {
+            return;
+        }
+        self.left_traces = self.name.kind().leaves_traces();
+        match &self.attendee {
+            Some(attendee) => attendee.has_asked(),
+            None if self.name.kind() == Kind::Fair => {
+                let shared = &self.engine.shared;
+                self.attendee = Some(Attendee::new(shared, &self.name, &self.owner, &self.seat.bell));
+            }
+            None => {}
+        }
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        self.attendee = None;
+        let shared = &self.engine.shared;
+        if let Some(doubt) = self.doubt.take() {
+            shared.sweep(self.claim(), self.limit, doubt);
+        } else if self.left_traces {
+            drop(shared.withdraw(self.claim(), self.limit));
+        }
+    }
+}

@@ -1,0 +1,47 @@
+use std::sync::Arc;
+
+use turnlock_core::model::Deed;
+use turnlock_core::{Kind, LockName, NameError};
+
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::inspection::Inspection;
+
+/// A thing on the store by its name: what every handle of this crate has inside.
+#[derive(Clone, Debug)]
+pub(crate) struct Named {
+    pub(crate) engine: Arc<Engine>,
+    name: Result<LockName, NameError>,
+}
+
+impl Named {
+    pub(crate) fn new(engine: &Arc<Engine>, kind: Kind, name: &str) -> Self {
+        let name = LockName::of(kind, &engine.shared.settings.key_prefix, name);
+        Self { engine: Arc::clone(engine), name }
+    }
+
+    /// The name as it was given. Empty when the given one is not valid.
+    pub(crate) fn as_str(&self) -> &str {
+        self.name.as_ref().map(LockName::as_str).unwrap_or_default()
+    }
+
+    pub(crate) fn checked(&self) -> Result<&LockName, Error> {
+        self.name.as_ref().map_err(|error| Error::BadName(error.clone()))
+    }
+
+    pub(crate) async fn inspect(&self) -> Result<Inspection, Error> {
+        let (shared, name) = (&self.engine.shared, self.checked()?);
+        Ok(Inspection::new(shared, name, shared.inspect(name).await?))
+    }
+
+    /// As [`Shared::perform`](crate::engine::Shared::perform).
+    pub(crate) async fn perform(&self, deed: Deed) -> Result<i64, Error> {
+        self.engine.shared.perform(self.checked()?, deed).await
+    }
+}
+
+/// Endless patience does not give up; if it ever did, that would be a fault here and not the caller's.
+pub(crate) fn endless<T>(outcome: Result<Option<T>, Error>) -> Result<T, Error> {
+    let fault = || Error::Unsupported("gave up an endless wait: this is a fault in turnlock".to_owned());
+    outcome?.ok_or_else(fault)
+}

@@ -1,0 +1,139 @@
+//! Whatever one at a time can have, as if it were one type.
+
+use std::time::Duration;
+
+use turnlock::{
+    Error, Guard, Inspection, Lock, MultiGuard, MultiLock, PermitSemaphore, Permits, RedLock, Semaphore,
+};
+
+use crate::rig::{Kind, Rig};
+
+/// Something that one at a time can have: a lock of any kind, several as one, or a semaphore with one permit.
+#[derive(Clone)]
+pub(crate) enum Mutex {
+    Lock(Lock),
+    Semaphore(Semaphore),
+    Permits(PermitSemaphore),
+    Multi(MultiLock),
+    Red(RedLock),
+}
+
+/// A mutex that is held.
+pub(crate) enum Held {
+    Guard(Guard),
+    Permits(Permits),
+    Multi(MultiGuard),
+}
+
+impl Mutex {
+    /// The mutex of this name, of the kind that the case is run for, for a client of its own.
+    pub(crate) async fn new(rig: &Rig, name: &str) -> Self {
+        let client = rig.client().await;
+        match rig.kind {
+            Kind::Semaphore => {
+                let semaphore = client.semaphore(name);
+                semaphore.try_set_permits(1).await.expect("an answer");
+                Self::Semaphore(semaphore)
+            }
+            Kind::Permits => {
+                let semaphore = client.permit_semaphore(name);
+                semaphore.try_set_permits(1).await.expect("an answer");
+                Self::Permits(semaphore)
+            }
+            Kind::Multi => Self::Multi(MultiLock::new([client.reentrant(name)]).expect("one lock")),
+            Kind::Red => {
+                // Three names on one store stand for three servers.
+                let clients = [client, rig.client().await, rig.client().await];
+                let locks = [0, 1, 2].map(|server| clients[server].reentrant(&format!("{name}:{server}")));
+                Self::Red(RedLock::new(locks).expect("three locks"))
+            }
+            _ => Self::Lock(client.lock(name)),
+        }
+    }
+
+    /// The same, taken with a fixed lease. A plain semaphore has none.
+    pub(crate) fn lease(&self, lease: Duration) -> Self {
+        match self {
+            Self::Lock(lock) => Self::Lock(lock.lease(lease)),
+            Self::Permits(semaphore) => Self::Permits(semaphore.lease(lease)),
+            Self::Multi(locks) => Self::Multi(locks.lease(lease)),
+            Self::Red(locks) => Self::Red(locks.lease(lease)),
+            Self::Semaphore(_) => panic!("permits of a plain semaphore have no lease"),
+        }
+    }
+
+    pub(crate) async fn lock(&self) -> Result<Held, Error> {
+        match self {
+            Self::Lock(lock) => lock.lock().await.map(Held::Guard),
+            Self::Semaphore(semaphore) => semaphore.acquire(1).await.map(Held::Permits),
+            Self::Permits(semaphore) => semaphore.acquire(1).await.map(Held::Permits),
+            Self::Multi(locks) => locks.lock().await.map(Held::Multi),
+            Self::Red(locks) => locks.lock().await.map(Held::Multi),
+        }
+    }
+
+    pub(crate) async fn try_lock(&self) -> Result<Option<Held>, Error> {
+        Ok(match self {
+            Self::Lock(lock) => lock.try_lock().await?.map(Held::Guard),
+            Self::Semaphore(semaphore) => semaphore.try_acquire(1).await?.map(Held::Permits),
+            Self::Permits(semaphore) => semaphore.try_acquire(1).await?.map(Held::Permits),
+            Self::Multi(locks) => locks.try_lock().await?.map(Held::Multi),
+            Self::Red(locks) => locks.try_lock().await?.map(Held::Multi),
+        })
+    }
+
+    pub(crate) async fn try_lock_for(&self, wait: Duration) -> Result<Option<Held>, Error> {
+        Ok(match self {
+            Self::Lock(lock) => lock.try_lock_for(wait).await?.map(Held::Guard),
+            Self::Semaphore(semaphore) => semaphore.try_acquire_for(1, wait).await?.map(Held::Permits),
+            Self::Permits(semaphore) => semaphore.try_acquire_for(1, wait).await?.map(Held::Permits),
+            Self::Multi(locks) => locks.try_lock_for(wait).await?.map(Held::Multi),
+            Self::Red(locks) => locks.try_lock_for(wait).await?.map(Held::Multi),
+        })
+    }
+
+    /// How many tasks of this client wait for it.
+    pub(crate) async fn waiting_here(&self) -> usize {
+        self.inspect().await.iter().map(|seen| seen.waiting_here).sum()
+    }
+
+    /// Whether nobody has it, and nobody waits for it on the store.
+    pub(crate) async fn is_free(&self) -> bool {
+        let is_free = |seen: &Inspection| {
+            let all_are_back = seen.available.is_none_or(|available| available == 1);
+            seen.holders.is_empty() && seen.queue.is_empty() && all_are_back
+        };
+        self.inspect().await.iter().all(is_free)
+    }
+
+    async fn inspect(&self) -> Vec<Inspection> {
+        let seen = match self {
+            Self::Lock(lock) => lock.inspect().await,
+            Self::Semaphore(semaphore) => semaphore.inspect().await,
+            Self::Permits(semaphore) => semaphore.inspect().await,
+            Self::Multi(locks) => return locks.inspect().await.expect("an answer"),
+            Self::Red(locks) => {
+                return locks.inspect().await.into_iter().map(|seen| seen.expect("an answer")).collect();
+            }
+        };
+        vec![seen.expect("an answer")]
+    }
+}
+
+impl Held {
+    pub(crate) async fn unlock(self) -> Result<(), Error> {
+        match self {
+            Self::Guard(guard) => guard.unlock().await,
+            Self::Permits(permits) => permits.release().await,
+            Self::Multi(guard) => guard.unlock().await,
+        }
+    }
+
+    pub(crate) fn is_valid(&self) -> bool {
+        match self {
+            Self::Guard(guard) => guard.is_valid(),
+            Self::Permits(permits) => permits.is_valid(),
+            Self::Multi(guard) => guard.is_valid(),
+        }
+    }
+}
