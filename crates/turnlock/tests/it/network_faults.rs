@@ -129,7 +129,7 @@ async fn a_request_that_arrives_after_its_client_gave_up_is_swept(rig: Rig) {
             grants(&rig, &rig.server().calls().await.since(&before)) >= 1
         })
         .await;
-        eventually("and undone", ms(1_000), async || {
+        eventually("and undone", ms(2_000), async || {
             !rig.plain().await.exists::<_, bool>(&name).await.unwrap()
         })
         .await;

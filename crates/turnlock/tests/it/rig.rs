@@ -1,4 +1,5 @@
 use std::ops::Deref;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -150,9 +151,11 @@ impl Store {
     }
 
     pub(crate) fn missing(self) -> Option<String> {
+        // Asked of a program, and once is enough for all cases.
+        static MISSING: OnceLock<Option<String>> = OnceLock::new();
         match self {
             Self::Memory => None,
-            Self::Redis => RedisServer::missing(),
+            Self::Redis => MISSING.get_or_init(RedisServer::missing).clone(),
         }
     }
 }
@@ -161,7 +164,7 @@ impl Store {
 pub(crate) const NO_POLL: Duration = Duration::from_secs(60);
 
 /// What a message may take.
-pub(crate) const PROMPT: Duration = Duration::from_millis(300);
+pub(crate) const PROMPT: Duration = Duration::from_millis(600);
 
 /// A store of its own for each case, and clients of it.
 pub(crate) struct Rig {

@@ -121,7 +121,7 @@ async fn mutex_who_gives_up_leaves_nothing(rig: Rig) {
     for mutex in [&one, &two] {
         let start = Instant::now();
         assert!(mutex.try_lock_for(ms(100)).await.expect("an answer").is_none());
-        assert!(start.elapsed() >= ms(100) && start.elapsed() < ms(1_000), "{:?}", start.elapsed());
+        assert!(start.elapsed() >= ms(100) && start.elapsed() < ms(3_000), "{:?}", start.elapsed());
         assert_eq!(mutex.waiting_here().await, 0);
     }
     held.unlock().await.expect("held");
@@ -143,7 +143,7 @@ async fn mutex_a_waiter_dropped_after_any_poll_leaves_nothing(rig: Rig) {
         let (mutex, stop, turns) = (mutex.clone(), Arc::clone(&stop), Arc::clone(&turns));
         others.push(tokio::spawn(async move {
             while !stop.load(Ordering::Relaxed) {
-                let held = within(ms(2_000), "the others go on", mutex.lock()).await.expect("a turn");
+                let held = within(ms(5_000), "the others go on", mutex.lock()).await.expect("a turn");
                 turns.fetch_add(1, Ordering::Relaxed);
                 drop(held);
                 tokio::task::yield_now().await;
@@ -199,7 +199,7 @@ async fn mutex_a_hold_is_over_before_the_next_begins(rig: Rig) {
         let dead = one.lease(ms(300)).lock().await.expect("a turn");
         assert!(dead.is_valid());
         let task = waiter(next, 0).await;
-        let held = within(ms(2_000), "the lease ends", task).await.expect("no panic");
+        let held = within(ms(5_000), "the lease ends", task).await.expect("no panic");
         assert!(!dead.is_valid(), "two holders at once");
         held.unlock().await.expect("held");
         assert!(dead.unlock().await.is_err(), "it was over");
