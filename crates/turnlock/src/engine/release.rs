@@ -184,11 +184,14 @@ impl Shared {
 
     /// Lets the store forget a hold of permits without owners when it was given back, and no request of it is in doubt.
     fn forget_after(&self, hold: &Hold, target: u32, answer: &Result<Answer<Released>, Failure>) {
+        if hold.name.kind() != Kind::Semaphore || answer.is_err() || target > 0 {
+            return;
+        }
         let is_settled = {
             let state = hold.state();
             state.doubt.is_none() && state.end_sent.is_none()
         };
-        if answer.is_ok() && target == 0 && is_settled && hold.name.kind() == Kind::Semaphore {
+        if is_settled {
             self.forget(&hold.name, &hold.owner);
         }
     }
