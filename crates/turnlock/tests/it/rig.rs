@@ -164,7 +164,7 @@ impl Store {
 pub(crate) const NO_POLL: Duration = Duration::from_secs(60);
 
 /// What a message may take.
-pub(crate) const PROMPT: Duration = Duration::from_millis(600);
+pub(crate) const PROMPT: Duration = Duration::from_millis(300);
 
 /// A store of its own for each case, and clients of it.
 pub(crate) struct Rig {

@@ -4,8 +4,9 @@
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// How long a thread that only sleeps may oversleep before that counts: more than a busy machine makes it.
-const LONG: Duration = Duration::from_millis(400);
+/// How long a thread that only sleeps may take for it before that counts: more than a busy machine makes it, and less than
+/// the shortest limit of any case.
+const LONG: Duration = Duration::from_millis(250);
 
 /// When one ended, and how long it was.
 static SEEN: Mutex<Vec<(Instant, Duration)>> = Mutex::new(Vec::new());

@@ -1,10 +1,10 @@
 //! The plain lock.
 
+use turnlock_core::LockName;
 use turnlock_core::model::{Claim, Wish};
-use turnlock_core::{Lease, LockName};
 
 use super::link::ScriptCall;
-use super::scripts;
+use super::{reentrant, scripts};
 use crate::backend::Renewal;
 
 pub(super) fn acquire(claim: Claim<'_>, wish: Wish) -> ScriptCall {
@@ -17,11 +17,7 @@ pub(super) fn release(claim: Claim<'_>) -> ScriptCall {
 }
 
 pub(super) fn renew(first: &LockName, lines: &[Renewal]) -> ScriptCall {
-    let keys: Vec<_> = lines.iter().map(|line| line.name.key()).collect();
-    let call = ScriptCall::on_many(&scripts::PLAIN_RENEW, first, &keys);
-    lines
-        .iter()
-        .fold(call, |call, line| call.arg(line.owner.as_str()).arg(line.lease.map_or(0, Lease::as_millis)))
+    reentrant::renew_by(&scripts::PLAIN_RENEW, first, lines)
 }
 
 pub(super) fn force_unlock(name: &LockName) -> ScriptCall {

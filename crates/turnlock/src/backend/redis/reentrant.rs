@@ -4,7 +4,7 @@ use turnlock_core::model::{Claim, Wish};
 use turnlock_core::{Kind, Lease, LockName};
 
 use super::link::ScriptCall;
-use super::scripts;
+use super::scripts::{self, Script};
 use crate::backend::Renewal;
 
 /// Redisson's prefix of the key that has the last token.
@@ -28,8 +28,13 @@ pub(super) fn release(claim: Claim<'_>) -> ScriptCall {
 
 /// Also for fair locks, whose hold is the same.
 pub(super) fn renew(first: &LockName, lines: &[Renewal]) -> ScriptCall {
+    renew_by(&scripts::LOCK_RENEW, first, lines)
+}
+
+/// A renewal by a script that wants of each line the key, the owner and the lease.
+pub(super) fn renew_by(script: &'static Script, first: &LockName, lines: &[Renewal]) -> ScriptCall {
     let keys: Vec<_> = lines.iter().map(|line| line.name.key()).collect();
-    let call = ScriptCall::on_many(&scripts::LOCK_RENEW, first, &keys);
+    let call = ScriptCall::on_many(script, first, &keys);
     lines
         .iter()
         .fold(call, |call, line| call.arg(line.owner.as_str()).arg(line.lease.map_or(0, Lease::as_millis)))

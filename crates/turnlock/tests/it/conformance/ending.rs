@@ -50,7 +50,7 @@ async fn force_unlock_frees_and_wakes_and_tells_the_holder(rig: Rig) {
         assert!(forcer.lock(&name).force_unlock().await.expect("an answer"));
         let next = within(PROMPT, "the waiter is woken", task).await.expect("no panic");
         // The holder's own client knows at once, another's hears of it at the next renewal.
-        let patience = if forcer.id() == one.id() { PROMPT } else { ms(3_000) };
+        let patience = if forcer.id() == one.id() { PROMPT } else { ms(900) };
         assert_eq!(within(patience, "the holder hears of it", guard.lost()).await, LostReason::Taken);
         assert!(matches!(guard.unlock().await, Err(Error::Lost { reason: LostReason::Taken, .. })));
         assert!(next.is_valid(), "the old holder's end did not touch the new one");

@@ -118,10 +118,10 @@ async fn a_fixed_lease_ends_by_itself_and_says_so_first(rig: Rig) {
     assert!(guard.is_valid());
     assert!(guard.valid_until() <= std::time::Instant::now() + ms(600));
     let waiter = tokio::spawn(async move { two.lock(&name).lock().await.expect("free in the end") });
-    let reason = within(ms(3_000), "the holder hears of the end", guard.lost()).await;
+    let reason = within(ms(900), "the holder hears of the end", guard.lost()).await;
     assert_eq!(reason, LostReason::Expired);
     assert!(!guard.is_valid());
-    let _next = within(ms(3_000), "the waiter comes by the lease", waiter).await.expect("no panic");
+    let _next = within(ms(900), "the waiter comes by the lease", waiter).await.expect("no panic");
     assert!(matches!(guard.unlock().await, Err(Error::Lost { reason: LostReason::Expired, .. })));
 }
 

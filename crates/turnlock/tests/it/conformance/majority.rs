@@ -116,7 +116,7 @@ async fn a_held_red_lock_is_not_polled_hard(rig: Rig) {
     assert!(red.try_lock_for(ms(1_500)).await.expect("an answer").is_none());
     let asked = next_number().await - before - 1;
     println!("asked {asked} times in 1.5 s");
-    assert!((2..=25).contains(&asked), "{asked} times");
+    assert!((4..=25).contains(&asked), "{asked} times");
 }
 
 async fn a_red_lock_lives_on_without_a_minority(rig: Rig) {
@@ -151,9 +151,9 @@ async fn a_red_lock_ends_with_its_last_majority(rig: Rig) {
     eventually("all three are there", ms(100), async || guard.held() == 3).await;
     let end = guard.valid_until().duration_since(start);
     assert!(end > ms(350) && end < ms(400) + PROMPT, "the second latest: {end:?}");
-    within(ms(5_000), "it ends", guard.lost()).await;
+    within(ms(900), "it ends", guard.lost()).await;
     let lasted = start.elapsed();
-    assert!(lasted >= ms(380) && lasted < ms(2_000), "{lasted:?}");
+    assert!(lasted >= ms(380) && lasted < ms(400) + PROMPT, "{lasted:?}");
     drop(guard);
     until_locked(&locks, &[false; 3]).await;
 }

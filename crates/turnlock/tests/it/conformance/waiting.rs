@@ -113,7 +113,7 @@ async fn a_lost_message_costs_a_second_and_not_a_lease(rig: Rig) {
     let holder = rig.client().await.lock(&name).lock().await.expect("free");
     let task = waiter(&client.lock(&name), 0).await;
     rig.release_unheard(holder).await;
-    let guard = within(ms(4_000), "the waiter looks by itself", task).await.expect("no panic");
+    let guard = within(ms(1_500), "the waiter looks by itself", task).await.expect("no panic");
     assert!(guard.is_valid());
 }
 

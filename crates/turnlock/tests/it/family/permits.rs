@@ -58,7 +58,7 @@ async fn lost_permits_are_told(rig: Rig) {
     assert!(slots.try_set_permits(2).await.expect("an answer"));
     let renewed = slots.acquire(2).await.expect("free");
     rig.lose_data().await;
-    assert_eq!(within(ms(3_000), "at the next renewal", renewed.lost()).await, LostReason::Taken);
+    assert_eq!(within(ms(900), "at the next renewal", renewed.lost()).await, LostReason::Taken);
     assert!(!renewed.is_valid());
     assert!(matches!(renewed.release().await, Err(Error::Lost { reason: LostReason::Taken, .. })));
     assert_eq!(slots.inspect().await.expect("an answer").available, None, "a release makes no number");

@@ -201,7 +201,7 @@ async fn force_unlock_takes_one_side(rig: Rig) {
     assert!(two.read().force_unlock().await.expect("an answer"));
     let writer = within(PROMPT, "the writer is woken", task).await.expect("no panic");
     for reader in readers {
-        assert_eq!(within(ms(3_000), "the reader hears of it", reader.lost()).await, LostReason::Taken);
+        assert_eq!(within(ms(900), "the reader hears of it", reader.lost()).await, LostReason::Taken);
     }
     let task = waiter(&one.read(), 0).await;
     assert!(!one.read().force_unlock().await.expect("an answer"), "nobody reads");

@@ -38,7 +38,7 @@ pub(crate) type JavaCase = (&'static str, fn(Visit) -> CaseFuture);
 const LONG: Duration = Duration::from_secs(60);
 
 /// What a message may take, with Java on a busy machine.
-const SOON: Duration = Duration::from_secs(3);
+const SOON: Duration = Duration::from_secs(1);
 
 /// What getting ready for something may take.
 const LIMIT: Duration = Duration::from_secs(10);
