@@ -6,6 +6,8 @@
 //!
 //! - [`RedisServer`] runs one `redis-server` process for one test and removes it afterwards.
 //! - [`Calls`] counts the commands such a server has run.
+//! - [`ReplicaSet`], [`SentinelSet`], [`ClusterSet`] and [`TlsServer`] are the shapes in which people run such servers, and
+//!   [`Shared`] lets many tests use one of them.
 //! - [`FaultProxy`] stands between a client and a server and loses, delays or holds what they say.
 //! - [`Redisson`], [`PyLock`] and [`NodeRedlock`] run other people's locks in processes that a test drives.
 //! - [`eventually`] and [`within`] wait for a condition or a future and fail by name when it takes too long.
@@ -21,17 +23,26 @@ mod interop;
 mod lane;
 mod link;
 mod live;
+mod login;
 mod loss;
 mod patience;
 mod port;
 mod process;
+mod reaper;
 mod redis_server;
 mod rule;
+mod server_plan;
+mod shapes;
+mod shared;
+mod temp_dir;
 mod trap;
 mod wire;
 
 pub use calls::Calls;
 pub use fault_proxy::FaultProxy;
 pub use interop::{Answer, NodeRedlock, PeerError, PeerThread, PyLock, Redisson};
+pub use login::Login;
 pub use patience::{eventually, within};
 pub use redis_server::RedisServer;
+pub use shapes::{Certificates, ClusterSet, ReplicaSet, SentinelSet, SlotMigration, TlsServer};
+pub use shared::Shared;

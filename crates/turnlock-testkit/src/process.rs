@@ -3,14 +3,18 @@
 use std::fs;
 use std::process::{Child, ChildStdin, ChildStdout, Command};
 
-/// A running process, which is killed and waited for when this is dropped.
+use crate::reaper;
+
+/// A running process, which is killed and waited for when this is dropped, and killed when we are.
 #[derive(Debug)]
 pub(crate) struct Process(Child);
 
 impl Process {
     pub(crate) fn spawn(command: &mut Command) -> Self {
         let child = command.spawn();
-        Self(child.unwrap_or_else(|error| panic!("{command:?} cannot be run: {error}")))
+        let child = child.unwrap_or_else(|error| panic!("{command:?} cannot be run: {error}"));
+        reaper::watch(child.id());
+        Self(child)
     }
 
     pub(crate) fn id(&self) -> u32 {
@@ -47,5 +51,6 @@ impl Drop for Process {
         // Nothing can be done about a failure here, and a panic would hide the one that may be under way.
         let _ = self.0.kill();
         let _ = self.0.wait();
+        reaper::forget(self.0.id());
     }
 }

@@ -1,20 +1,20 @@
 //! A Redis server of its own for one test.
 
-use std::ffi::OsString;
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use redis::AsyncConnectionConfig;
 use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, FromRedisValue, RedisResult};
 use tokio::time::Instant;
 
 use crate::port::free_port;
 use crate::process::Process;
-use crate::{Calls, clock_shim, wire, within};
+use crate::server_plan::ServerPlan;
+use crate::temp_dir::TempDir;
+use crate::{Calls, Login, clock_shim, wire, within};
 
 /// How long anything that the server is asked to do may take.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -33,10 +33,11 @@ pub struct RedisServer {
     /// `None` while stopped.
     process: Option<Process>,
     port: u16,
-    dir: PathBuf,
-    args: Vec<String>,
-    /// Variables of the process's environment.
-    variables: Vec<(String, OsString)>,
+    /// What the plan's second port is; meaningless where it has none.
+    second_port: u16,
+    plan: ServerPlan,
+    /// Goes last: a server that still runs could write to it.
+    dir: TempDir,
 }
 
 impl RedisServer {
@@ -58,7 +59,12 @@ impl RedisServer {
     ///
     /// Panics with the server's log when it does not answer within 10 s or exits on each port that was tried.
     pub async fn start_with(args: &[&str]) -> Self {
-        Self::prepare(args).run().await
+        Self::start_as(ServerPlan::with_args(args)).await
+    }
+
+    /// Starts a server that only this user may use, with further arguments, and returns once it answers.
+    pub async fn start_for(login: &Login, args: &[&str]) -> Self {
+        Self::start_as(ServerPlan { login: Some(login.clone()), ..ServerPlan::with_args(args) }).await
     }
 
     /// Why no server with a wrong clock can be started on this machine, or `None` when one can.
@@ -68,38 +74,28 @@ impl RedisServer {
 
     /// Starts a server whose wall clock is `seconds` ahead of this machine's, or behind it.
     pub async fn start_with_clock_ahead(seconds: i64) -> Self {
-        let mut server = Self::prepare(&[]);
-        let library = clock_shim::library();
-        server.variables.push(("LD_PRELOAD".to_owned(), library.into()));
-        server.variables.push((clock_shim::VARIABLE.to_owned(), seconds.to_string().into()));
-        server.run().await
+        let mut plan = ServerPlan::default();
+        plan.variables.push(("LD_PRELOAD".to_owned(), clock_shim::library().into()));
+        plan.variables.push((clock_shim::VARIABLE.to_owned(), seconds.to_string().into()));
+        Self::start_as(plan).await
     }
 
-    /// A server that is not started yet, with a directory.
-    fn prepare(args: &[&str]) -> Self {
-        static COUNT: AtomicU64 = AtomicU64::new(0);
-        let name = format!("turnlock-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        let dir = std::env::temp_dir().join(name);
-        // An earlier process with the same id may have been killed before it could tidy up.
-        let _ = fs::remove_dir_all(&dir);
-        fs::create_dir_all(&dir).expect("a directory for the server can be made");
-        let args = args.iter().map(ToString::to_string).collect();
-        Self { process: None, port: 0, dir, args, variables: Vec::new() }
-    }
-
-    async fn run(mut self) -> Self {
+    /// Starts a server by a plan and returns once it answers.
+    pub(crate) async fn start_as(plan: ServerPlan) -> Self {
+        let mut server = Self { process: None, port: 0, second_port: 0, plan, dir: TempDir::new() };
         for _ in 0..PORTS {
-            self.port = free_port();
-            if self.launch(Instant::now() + LIMIT).await {
-                return self;
+            (server.port, server.second_port) = (free_port(), free_port());
+            if server.launch(Instant::now() + LIMIT).await {
+                return server;
             }
         }
-        panic!("redis-server exited {PORTS} times while starting; its log:\n{}", self.log());
+        panic!("redis-server exited {PORTS} times while starting; its log:\n{}", server.log());
     }
 
-    /// The address as clients of Redis take it: `redis://127.0.0.1:PORT`.
+    /// The address as clients of Redis take it: `redis://127.0.0.1:PORT`, with the user and password if it has some.
     pub fn url(&self) -> String {
-        format!("redis://{}", self.addr())
+        let login = self.plan.login.as_ref().map(Login::in_address).unwrap_or_default();
+        format!("redis://{login}{}", self.addr())
     }
 
     /// The port, which stays the same over restarts.
@@ -112,19 +108,47 @@ impl RedisServer {
         (Ipv4Addr::LOCALHOST, self.port).into()
     }
 
+    /// The other port of a server that was started with one.
+    pub(crate) fn second_port(&self) -> u16 {
+        self.second_port
+    }
+
     /// The id of the server's process. Panics while the server is stopped.
     pub fn pid(&self) -> u32 {
         self.process().id()
     }
 
+    /// Whether it was started and not stopped since; a paused one runs too.
+    pub fn is_running(&self) -> bool {
+        self.process.is_some()
+    }
+
     /// A new plain connection for looking at keys; its connecting and each reply may take 10 s.
     pub async fn client(&self) -> MultiplexedConnection {
+        self.connect(LIMIT).await.expect("the server accepts a plain connection")
+    }
+
+    /// Sends one command over a connection of its own and gives back the answer, which may take 10 s.
+    pub async fn ask<T: FromRedisValue>(&self, words: &[&str]) -> RedisResult<T> {
+        self.ask_within(LIMIT, words).await
+    }
+
+    /// The same for one of many looks at a server that perhaps never answers.
+    pub(crate) async fn look<T: FromRedisValue>(&self, words: &[&str]) -> RedisResult<T> {
+        self.ask_within(PROBE, words).await
+    }
+
+    async fn ask_within<T: FromRedisValue>(&self, limit: Duration, words: &[&str]) -> RedisResult<T> {
+        let (first, rest) = words.split_first().expect("a command has a name");
+        redis::cmd(first).arg(rest).query_async(&mut self.connect(limit).await?).await
+    }
+
+    async fn connect(&self, limit: Duration) -> RedisResult<MultiplexedConnection> {
         let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(LIMIT))
-            .set_response_timeout(Some(LIMIT));
+            .set_connection_timeout(Some(limit))
+            .set_response_timeout(Some(limit));
         let client = redis::Client::open(self.url()).expect("the server's address is well formed");
-        let connection = client.get_multiplexed_async_connection_with_config(&config).await;
-        connection.expect("the server accepts a plain connection")
+        client.get_multiplexed_async_connection_with_config(&config).await
     }
 
     /// Kills the server (SIGKILL) and returns once the process has ended. Does nothing while it is stopped.
@@ -151,6 +175,12 @@ impl RedisServer {
             );
             tokio::time::sleep(POLL).await;
         }
+    }
+
+    /// The same with other arguments from now on.
+    pub(crate) async fn restart_with(&mut self, args: Vec<String>) {
+        self.plan.args = args;
+        self.restart().await;
     }
 
     /// Freezes the server (SIGSTOP): connections stay open, nothing is answered.
@@ -183,13 +213,8 @@ impl RedisServer {
     async fn launch(&mut self, deadline: Instant) -> bool {
         let log = File::options().create(true).append(true).open(self.log_path());
         let log = log.expect("the server's log can be opened");
-        let mut command = Command::new("redis-server");
+        let mut command = self.plan.command(self.dir.path(), self.port, self.second_port);
         command
-            .args(["--bind", "127.0.0.1", "--port", &self.port.to_string()])
-            .args(["--save", "", "--appendonly", "no", "--daemonize", "no", "--dir"])
-            .arg(&self.dir)
-            .args(&self.args)
-            .envs(self.variables.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("the server's log can be shared"))
             .stderr(log);
@@ -214,9 +239,13 @@ impl RedisServer {
     /// Whether it is this server's process, with the given id, that answers at the address.
     async fn answers(&self, pid: u32) -> bool {
         // A bare PING would also be answered by another test's server that got the port first.
+        let is_it = |info: &str| info.lines().any(|line| line == format!("process_id:{pid}"));
+        if self.plan.login.is_some() {
+            return self.look::<String>(&["INFO", "server"]).await.is_ok_and(|info| is_it(&info));
+        }
         match tokio::time::timeout(PROBE, wire::ask(self.addr(), "INFO server")).await {
-            Ok(Ok(info)) => info.lines().any(|line| line == format!("process_id:{pid}")),
-            // A server that wants a password does not tell who it is; but this one's log tells what it did.
+            Ok(Ok(info)) => is_it(&info),
+            // A server whose arguments ask for a password does not tell who it is; but this one's log tells what it did.
             Ok(Err(error)) => {
                 error.to_string().starts_with("-NOAUTH") && self.log().contains("Ready to accept connections")
             }
@@ -229,18 +258,10 @@ impl RedisServer {
     }
 
     fn log_path(&self) -> PathBuf {
-        self.dir.join("server.log")
+        self.dir.path().join("server.log")
     }
 
     fn log(&self) -> String {
         fs::read_to_string(self.log_path()).unwrap_or_else(|error| format!("(no log: {error})"))
-    }
-}
-
-impl Drop for RedisServer {
-    fn drop(&mut self) {
-        // The directory goes last: a server that still runs could write to it.
-        self.process = None;
-        let _ = fs::remove_dir_all(&self.dir);
     }
 }

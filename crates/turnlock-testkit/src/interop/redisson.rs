@@ -31,7 +31,9 @@ impl Redisson {
         built(version).err()
     }
 
-    /// Starts a client of a server (`redis://host:port`) and returns once it is connected.
+    /// Starts a client and returns once it is connected: to a server (`redis://host:port`), to the master that sentinels
+    /// name, or to a cluster, by the addresses that [`SentinelSet`](crate::SentinelSet) and
+    /// [`ClusterSet`](crate::ClusterSet) have. It has Redisson's own defaults, but few connections.
     pub async fn start(version: &str, url: &str) -> Self {
         Self::start_with(version, url, WATCHDOG, 0).await
     }

@@ -2,8 +2,10 @@
 
 mod network;
 mod patience;
+mod processes;
 mod requests;
 mod server;
+mod shapes;
 
 use std::time::Duration;
 

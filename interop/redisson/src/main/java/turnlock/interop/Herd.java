@@ -8,17 +8,23 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import org.redisson.api.RBucket;
+import org.redisson.api.RScript;
 import org.redisson.api.RedissonClient;
 import org.redisson.client.codec.StringCodec;
 
 /** Many threads that raise one counter by reading and writing it: two at once would lose a turn. */
 final class Herd {
+    /** A script goes to the master. A plain GET goes to a replica where there is one, and may find an old number. */
+    private static final String READ = "return redis.call('GET', KEYS[1])";
+
     private final Gate gate;
     private final RBucket<String> counter;
+    private final RScript script;
 
     Herd(RedissonClient client, Gate gate, String counter) {
         this.gate = gate;
         this.counter = client.getBucket(counter, StringCodec.INSTANCE);
+        this.script = client.getScript(StringCodec.INSTANCE);
     }
 
     /** Gives the number of turns that were taken. */
@@ -45,12 +51,16 @@ final class Herd {
         for (int turn = 0; turn < turns; turn++) {
             Runnable leave = gate.enter();
             try {
-                String before = counter.get();
+                String before = read();
                 counter.set(String.valueOf(before == null ? 1 : Long.parseLong(before) + 1));
             } finally {
                 leave.run();
             }
         }
         return turns;
+    }
+
+    private String read() {
+        return script.eval(RScript.Mode.READ_WRITE, READ, RScript.ReturnType.VALUE, List.of(counter.getName()));
     }
 }

@@ -23,7 +23,7 @@ public final class Main {
         this.replies = replies;
     }
 
-    /** Takes the address of the server, as {@code redis://host:port}, and the watchdog's timeout in milliseconds. */
+    /** Takes the address, in one of the forms of {@link Servers}, and the watchdog's timeout in milliseconds. */
     public static void main(String[] args) throws IOException {
         Replies replies = new Replies(System.out);
         // Only replies go to stdout, whatever a library may print.
@@ -38,11 +38,7 @@ public final class Main {
     private static RedissonClient connect(String address, long watchdog) {
         Config config = new Config();
         config.setThreads(2).setNettyThreads(2).setLockWatchdogTimeout(watchdog);
-        config.useSingleServer()
-                .setAddress(address)
-                .setConnectionPoolSize(16)
-                .setConnectionMinimumIdleSize(1)
-                .setSubscriptionConnectionMinimumIdleSize(1);
+        Servers.configure(config, address);
         return Redisson.create(config);
     }
 
