@@ -34,6 +34,11 @@ impl Doubt {
         Self { connection: NO_CONNECTION, over: Moment::from_micros(0), moot: end }
     }
 
+    /// Whether it is only that a hold may stand: no request is under way.
+    pub fn is_of_standing_hold(self) -> bool {
+        self.over == Moment::from_micros(0)
+    }
+
     /// The same, of a hold that may stand on the store until `end` besides.
     #[must_use]
     pub fn lasting_until(self, end: Moment) -> Self {

@@ -1,19 +1,27 @@
+use std::panic;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use redis::ConnectionAddr;
 use tokio::runtime::Handle;
 use turnlock_core::Lease;
-use url::Url;
 
 use crate::backend::Backend;
 use crate::backend::memory::{Memory, MemoryStore};
-use crate::backend::redis::Redis;
+use crate::backend::redis::{Address, ClusterMessages, Redis, Secret};
 use crate::client::Client;
+use crate::connect_settings::{ConnectSettings, Servers};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::settings::Settings;
+use crate::store_url::{SENTINEL_PORT, SERVER_PORT, Store, StoreUrl, address};
+use crate::tls::Tls;
 
 /// The settings of a client. Made by [`Client::builder`]; what is wrong is reported when connecting.
+///
+/// What is said here and in the URL must be the same, or be said in one place only. A password is shown nowhere, also not by
+/// `{:?}`.
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -31,11 +39,10 @@ use crate::settings::Settings;
 #[must_use = "a builder does nothing until it connects"]
 pub struct Builder {
     watchdog: Option<Duration>,
-    response_timeout: Option<Duration>,
-    connect_timeout: Option<Duration>,
     retry_for: Option<Duration>,
     poll: Option<Duration>,
     key_prefix: String,
+    connect: ConnectSettings,
 }
 
 impl Builder {
@@ -49,13 +56,13 @@ impl Builder {
     /// How long to wait for the store's answer. Must be below a third of every lease. When not set: a second, and a
     /// quarter of the lease where that is shorter.
     pub fn response_timeout(mut self, timeout: Duration) -> Self {
-        self.response_timeout = Some(timeout);
+        self.connect.response_timeout = Some(timeout);
         self
     }
 
     /// How long connecting may take. 5 s when not set.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
-        self.connect_timeout = Some(timeout);
+        self.connect.connect_timeout = Some(timeout);
         self
     }
 
@@ -80,59 +87,158 @@ impl Builder {
         self
     }
 
-    /// Connects to the store that `url` names: `redis://…` or `memory://`.
+    /// The user to connect as; the default user when not set. Needs a password.
+    pub fn user(mut self, name: impl Into<String>) -> Self {
+        self.connect.credentials.user = Some(name.into());
+        self
+    }
+
+    /// The password.
+    pub fn password(mut self, password: impl Into<String>) -> Self {
+        self.connect.credentials.password = Some(Secret::new(password));
+        self
+    }
+
+    /// The password is the content of this file, without the end of its line. Read once, when connecting.
+    pub fn password_from_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.connect.credentials.password_file = Some(path.into());
+        self
+    }
+
+    /// The password is the value of this environment variable. Read once, when connecting.
+    pub fn password_from_env(mut self, variable: impl Into<String>) -> Self {
+        self.connect.credentials.password_env = Some(variable.into());
+        self
+    }
+
+    /// The user to connect to sentinels as. Needs a password. What is meant for the servers is not told to sentinels.
+    pub fn sentinel_user(mut self, name: impl Into<String>) -> Self {
+        self.connect.sentinel_credentials.user = Some(name.into());
+        self
+    }
+
+    /// The password of the sentinels.
+    pub fn sentinel_password(mut self, password: impl Into<String>) -> Self {
+        self.connect.sentinel_credentials.password = Some(Secret::new(password));
+        self
+    }
+
+    /// As [`password_from_file`](Builder::password_from_file), for sentinels.
+    pub fn sentinel_password_from_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.connect.sentinel_credentials.password_file = Some(path.into());
+        self
+    }
+
+    /// As [`password_from_env`](Builder::password_from_env), for sentinels.
+    pub fn sentinel_password_from_env(mut self, variable: impl Into<String>) -> Self {
+        self.connect.sentinel_credentials.password_env = Some(variable.into());
+        self
+    }
+
+    /// The number of the database; 0 when not set. A cluster has no other.
+    pub fn database(mut self, number: u32) -> Self {
+        self.connect.database = Some(number.into());
+        self
+    }
+
+    /// The name that our connections have on the server (`CLIENT LIST`): visible ASCII characters without spaces.
+    pub fn client_name(mut self, name: impl Into<String>) -> Self {
+        self.connect.client_name = Some(name.into());
+        self
+    }
+
+    /// How servers prove who they are, and we to them. For `rediss://` and its like, and for [`sentinel`](Builder::sentinel)
+    /// and [`cluster`](Builder::cluster), which connect by TLS if this was called.
+    pub fn tls(mut self, tls: Tls) -> Self {
+        self.connect.tls = Some(tls);
+        self
+    }
+
+    /// By which commands releases are told in a cluster. All clients of one cluster must do the same.
+    pub fn cluster_messages(mut self, messages: ClusterMessages) -> Self {
+        self.connect.messages = Some(messages);
+        self
+    }
+
+    /// How many replicas must have acknowledged a lock, or permits, before they count as granted or renewed; 0, which asks for
+    /// none, when not set. Each handle may say otherwise: see [`Lock::acknowledged_by`](crate::Lock::acknowledged_by) for
+    /// what it promises.
+    pub fn acknowledged_by(mut self, replicas: u32) -> Self {
+        self.connect.replicas = Some(replicas);
+        self
+    }
+
+    /// Connects to the store that `url` names. [`Client::connect`] has a table of what may stand in it.
     ///
     /// The client lives on the runtime on which this is called.
     ///
     /// # Panics
     ///
     /// On a runtime that was built without timers.
-    pub async fn connect(self, url: &str) -> Result<Client, Error> {
-        let parsed = Url::parse(url).map_err(|error| {
-            Error::bad_setting(
-                "url",
-                format!("not a URL ({error}); write for example redis://127.0.0.1:6379"),
-            )
-        })?;
-        match parsed.scheme() {
-            "memory" => match parsed.host_str() {
-                None | Some("") => self.memory(&MemoryStore::new()),
-                Some(name) => self.memory(&MemoryStore::named(name)),
-            },
-            "redis" | "redis+unix" | "unix" => {
-                // The text of this error comes without the URL, which may hold a password.
-                let client =
-                    redis::Client::open(url).map_err(|error| Error::bad_setting("url", error.to_string()))?;
-                self.redis(client).await
-            }
-            "rediss" | "redis+sentinel" | "redis+cluster" | "file" => Err(Error::Unsupported(format!(
-                "stores of the kind {}: are not in this version",
-                parsed.scheme()
-            ))),
-            other => Err(Error::bad_setting(
-                "url",
-                format!("unknown kind of store {other:?}; known are redis:// and memory://"),
-            )),
+    pub async fn connect(mut self, url: &str) -> Result<Client, Error> {
+        let StoreUrl { store, settings } = StoreUrl::parse(url)?;
+        self.connect = self.connect.and(settings)?;
+        match store {
+            Store::Memory { name: None } => self.memory(&MemoryStore::new()),
+            Store::Memory { name: Some(name) } => self.memory(&MemoryStore::named(&name)),
+            Store::Redis { servers, by_tls } => self.reach(servers, by_tls).await,
         }
     }
 
-    /// Connects to the server of an existing `redis::Client`. Two connections are made: one for commands, one for messages.
+    /// Connects to the master that these sentinels know by this name, and to whichever they name after it. Addresses are
+    /// `host` or `host:port`; the port is 26379 when it is not said.
     ///
     /// # Panics
     ///
     /// On a runtime that was built without timers.
-    pub async fn redis(self, client: redis::Client) -> Result<Client, Error> {
-        let settings = self.settings()?;
-        on_a_runtime()?;
-        let info = client.get_connection_info().clone();
-        let tcp = info.tcp_settings().clone().set_nodelay(true);
-        let server = info.addr().to_string();
-        let client = redis::Client::open(info.set_tcp_settings(tcp))
-            .map_err(|error| Error::bad_setting("redis", error.to_string()))?;
-        let backend = Redis::connect(client, settings.connect_timeout)
-            .await
-            .map_err(|failure| failure.into_error(|| format!("a connection to {server}")))?;
-        Ok(start(Arc::new(backend), settings))
+    pub async fn sentinel(
+        self,
+        master_name: &str,
+        sentinels: &[impl AsRef<str> + Sync],
+    ) -> Result<Client, Error> {
+        let sentinels = addresses(sentinels, SENTINEL_PORT)?;
+        let by_tls = self.connect.tls.is_some();
+        self.reach(Servers::Sentinels { sentinels, master: master_name.to_owned() }, by_tls).await
+    }
+
+    /// Connects to a cluster, of which these are some servers; the others are found by asking them. Addresses are `host` or
+    /// `host:port`; the port is 6379 when it is not said.
+    ///
+    /// # Panics
+    ///
+    /// On a runtime that was built without timers.
+    pub async fn cluster(self, seeds: &[impl AsRef<str> + Sync]) -> Result<Client, Error> {
+        let seeds = addresses(seeds, SERVER_PORT)?;
+        let by_tls = self.connect.tls.is_some();
+        self.reach(Servers::Cluster { seeds }, by_tls).await
+    }
+
+    /// Connects to the server of an existing `redis::Client`, with its user, password and database. Two connections of our own
+    /// are made: one for commands, one for messages.
+    ///
+    /// One that connects by TLS is [`Error::Unsupported`], since its certificates cannot be read out: use `rediss://`.
+    ///
+    /// # Panics
+    ///
+    /// On a runtime that was built without timers.
+    pub async fn redis(mut self, client: redis::Client) -> Result<Client, Error> {
+        let info = client.get_connection_info();
+        let address = match info.addr() {
+            ConnectionAddr::Tcp(host, port) => Address::tcp(host, *port),
+            ConnectionAddr::Unix(path) => Address::unix(path),
+            _ => {
+                let advice = "a redis::Client with TLS, whose certificates cannot be read out; use rediss:// with \
+                              `ca_file` and the like, or Builder::tls";
+                return Err(Error::Unsupported(advice.to_owned()));
+            }
+        };
+        let login = info.redis_settings();
+        let mut theirs = ConnectSettings::default();
+        theirs.credentials.user = login.username().map(str::to_owned);
+        theirs.credentials.password = login.password().map(Secret::new);
+        theirs.database = Some(login.db()).filter(|database| *database != 0);
+        self.connect = self.connect.and(theirs)?;
+        self.reach(Servers::One(address), false).await
     }
 
     /// A client of a store in memory. Must be called on a tokio runtime.
@@ -141,9 +247,26 @@ impl Builder {
     ///
     /// On a runtime that was built without timers.
     pub fn memory(self, store: &MemoryStore) -> Result<Client, Error> {
+        self.connect.check_for_memory()?;
         let settings = self.settings()?;
         on_a_runtime()?;
         Ok(start(Arc::new(Memory::new(store.clone())), settings))
+    }
+
+    async fn reach(self, servers: Servers, by_tls: bool) -> Result<Client, Error> {
+        let connect = self.connect.clone();
+        let settings = self.settings()?;
+        on_a_runtime()?;
+        let limit = settings.connect_timeout;
+        // Passwords and certificates come from files.
+        let target = tokio::task::spawn_blocking(move || connect.target(servers, by_tls, limit));
+        let target = target.await.unwrap_or_else(|gone| match gone.try_into_panic() {
+            Ok(panic) => panic::resume_unwind(panic),
+            Err(_) => Err(Error::ShuttingDown),
+        })?;
+        let what = format!("a connection to {}", target.shape);
+        let backend = Redis::connect(target).await.map_err(|failure| failure.into_error(|| what))?;
+        Ok(start(Arc::new(backend), settings))
     }
 
     fn settings(self) -> Result<Settings, Error> {
@@ -155,12 +278,13 @@ impl Builder {
                     Lease::new(lease).map_err(|error| Error::bad_setting("watchdog", error.to_string()))?
                 }
             },
-            response_timeout: positive("response_timeout", self.response_timeout)?,
-            connect_timeout: positive("connect_timeout", self.connect_timeout)?
+            response_timeout: positive("response_timeout", self.connect.response_timeout)?,
+            connect_timeout: positive("connect_timeout", self.connect.connect_timeout)?
                 .unwrap_or(defaults.connect_timeout),
             retry_for: positive("retry_for", self.retry_for)?.unwrap_or(defaults.retry_for),
             poll: positive("poll", self.poll)?.unwrap_or(defaults.poll),
             key_prefix: self.key_prefix,
+            replicas: self.connect.replicas.unwrap_or(defaults.replicas),
         };
         settings.patience(settings.watchdog)?;
         Ok(settings)
@@ -169,6 +293,14 @@ impl Builder {
 
 fn start(backend: Arc<dyn Backend>, settings: Settings) -> Client {
     Client::new(Engine::start(backend, settings))
+}
+
+fn addresses(texts: &[impl AsRef<str>], default_port: u16) -> Result<Vec<Address>, Error> {
+    let parse = |text: &_| {
+        let text: &str = AsRef::as_ref(text);
+        address(text, default_port).map_err(|reason| Error::bad_setting("addresses", reason))
+    };
+    texts.iter().map(parse).collect()
 }
 
 fn positive(setting: &'static str, time: Option<Duration>) -> Result<Option<Duration>, Error> {
@@ -185,3 +317,6 @@ fn on_a_runtime() -> Result<(), Error> {
     drop(tokio::time::sleep(Duration::ZERO));
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

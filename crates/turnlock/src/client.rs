@@ -5,6 +5,7 @@ use std::time::Duration;
 use turnlock_core::{ClientId, Kind};
 
 use crate::builder::Builder;
+use crate::doctor::{self, Report};
 use crate::engine::{Engine, Errands};
 use crate::error::Error;
 use crate::latch::Latch;
@@ -59,8 +60,39 @@ impl Client {
 
     /// Connects to the store that `url` names, with the default settings.
     ///
-    /// `redis://[user:password@]host[:port][/database]` for a Redis server, `memory://` for a store of its own in this
-    /// process, `memory://NAME` for one that all clients of this process share.
+    /// | store | URL |
+    /// |---|---|
+    /// | a Redis or Valkey server, alone or the master of replicas | `redis://[user[:password]@]host[:port][/database]` |
+    /// | the same by a Unix socket | `redis+unix:///path` or `unix:///path` |
+    /// | the master that sentinels name | `redis+sentinel://[user[:password]@]host[:port],host[:port],…/master-name[/database]` |
+    /// | a cluster, of which some servers are given | `redis+cluster://[user[:password]@]host[:port],host[:port],…` |
+    /// | each of them by TLS | `rediss://`, `rediss+sentinel://`, `rediss+cluster://` |
+    /// | a store of its own in this process | `memory://` |
+    /// | one that all clients of this process share | `memory://NAME` |
+    ///
+    /// `valkey` may stand for `redis` in all of them. Ports are 6379, and 26379 for sentinels, when they are not given. An
+    /// address of IPv6 stands in brackets. Without a user, the password (`redis://:password@host`) is that of the default
+    /// user. In user, password and master's name the characters `/ ? # @ %` are written `%2F %3F %23 %40 %25`.
+    ///
+    /// Parameters follow a `?` and are separated by `&`. [`Builder`] has the same as methods.
+    ///
+    /// | parameter | what it sets | when it is not given |
+    /// |---|---|---|
+    /// | `db` | the database, in place of the one in the path | 0 |
+    /// | `user` | the user, in place of the one before the host | the default user |
+    /// | `password_file`, `password_env` | a file, or an environment variable, that holds the password | |
+    /// | `client_name` | the name of our connections on the server | none |
+    /// | `connect_timeout`, `response_timeout` | as `500ms`, `5s`, `2m` | see [`Builder`] |
+    /// | `replicas` | how many replicas must acknowledge a lock | 0 |
+    /// | `ca_file` | the CAs to trust, and only these (PEM) | those of the system |
+    /// | `cert_file`, `key_file` | our certificate and its key (PEM) | none |
+    /// | `server_name` | the name that stands in the server's certificate | the host |
+    /// | `verify` | `no` accepts any server: see [`Tls::danger_accept_any_server`](crate::Tls::danger_accept_any_server) | `yes` |
+    /// | `sentinel_user`, `sentinel_password_file`, `sentinel_password_env` | how to get in to sentinels | no password |
+    /// | `messages` | `auto`, `sharded` or `plain`: see [`ClusterMessages`](crate::ClusterMessages) | `auto` |
+    ///
+    /// What cannot be, or contradicts something else, is [`Error::BadConfiguration`] with the name of the setting. No error and
+    /// no log shows a password.
     pub async fn connect(url: &str) -> Result<Self, Error> {
         Self::builder().connect(url).await
     }
@@ -210,6 +242,40 @@ impl Client {
     /// The identity of this client: the first part of its owners on the wire.
     pub fn id(&self) -> ClientId {
         self.engine.shared.client
+    }
+
+    /// Looks at the store, and says in plain words what endangers locks there: what a restart or a fail-over forgets, what is
+    /// thrown away for want of memory, clocks that are far off, slow answers, rights that the user lacks, and messages that
+    /// do not arrive. What is lacking comes with the [least rule](crate::acl::AclRule) to grant.
+    ///
+    /// **Guarantee.** No setting is changed. What is tried is tried on names of its own, behind the key prefix, and taken
+    /// away again; where a user may take a lock and may not give it back, it ends with a short lease.
+    ///
+    /// **Limits.** Masters are looked at, and not their replicas or sentinels. What the user may not look at is
+    /// [unknown](crate::doctor::Level::Unknown). It takes a second or two.
+    ///
+    /// Cancelling: what was being tried may stay for as long as its lease of some seconds; a semaphore or a latch for good.
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// let client = turnlock::Client::connect("memory://").await?; // or redis://127.0.0.1
+    /// let report = client.doctor().await;
+    /// println!("{report}");
+    /// assert_eq!(report.troubles().count(), 0);
+    /// # Ok::<(), turnlock::Error>(()) }).unwrap();
+    /// ```
+    pub async fn doctor(&self) -> Report {
+        self.examine(None).await
+    }
+
+    /// As [`doctor`](Client::doctor), for a user who may lock some names only: what is tried has names that begin with this.
+    pub async fn doctor_for_names(&self, beginning: &str) -> Report {
+        self.examine(Some(beginning)).await
+    }
+
+    async fn examine(&self, names: Option<&str>) -> Report {
+        let shared = &self.engine.shared;
+        shared.on_runtime(doctor::examine(shared, names)).await
     }
 
     /// The work under way, for one who must see it finished.

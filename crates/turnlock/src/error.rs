@@ -57,6 +57,20 @@ pub enum Error {
         /// The last failure.
         source: Cause,
     },
+    /// Fewer replicas than asked for have acknowledged the lock in time, so it was given back. See to the replicas, or ask for
+    /// [fewer](crate::Lock::acknowledged_by). Trying again later may help.
+    #[error(
+        "{name:?} was acknowledged by {reached} of {wanted} replicas, so it was given back: see to the replicas, or ask \
+         for fewer"
+    )]
+    NotEnoughReplicas {
+        /// The lock.
+        name: String,
+        /// How many were to acknowledge it.
+        wanted: u32,
+        /// How many did, at the last try.
+        reached: u32,
+    },
     /// The store refuses: wrong password, or the user lacks a permission.
     #[error("the store denies {what}: {source}")]
     Denied {
@@ -116,6 +130,11 @@ pub enum LostReason {
 }
 
 impl Error {
+    /// Whether trying again later may help.
+    pub(crate) fn is_passing(&self) -> bool {
+        matches!(self, Self::Unavailable { .. } | Self::NotEnoughReplicas { .. })
+    }
+
     pub(crate) fn bad_setting(setting: &'static str, reason: impl Into<String>) -> Self {
         Self::BadConfiguration { setting, reason: reason.into() }
     }

@@ -4,7 +4,7 @@ use std::time::Instant;
 use turnlock_core::{Kind, OwnerId};
 
 use crate::clock;
-use crate::engine::{self, Engine, Hold, Patience, Term};
+use crate::engine::{self, Deepening, Engine, Hold, Patience, Term};
 use crate::error::{Error, LostReason};
 use crate::owner::OwnerFile;
 
@@ -91,6 +91,12 @@ impl Guard {
         self.token
     }
 
+    /// How many replicas had acknowledged the hold when it was last confirmed: granted, renewed or reentered. 0 when none
+    /// were [asked for](crate::Lock::acknowledged_by).
+    pub fn replicas(&self) -> u32 {
+        self.hold.replicas_reached()
+    }
+
     /// How many guards share this hold: one, and one more for each [`reenter`](Guard::reenter).
     pub fn hold_count(&self) -> u32 {
         self.hold.state().guards
@@ -102,11 +108,9 @@ impl Guard {
     ///
     /// Cancelling: safe. If the store has counted the reentry already, that is taken back in the background.
     pub async fn reenter(&self) -> Result<Self, Error> {
-        self.engine
-            .shared
-            .on_runtime(engine::reenter(&self.engine, &self.hold, self.term, Patience::Endless))
-            .await
-            .map(|guard| guard.file_with(&self.file))
+        let deepening = Deepening { term: self.term, patience: Patience::Endless, replicas: 0 };
+        let again = engine::reenter(&self.engine, &self.hold, deepening);
+        self.engine.shared.on_runtime(again).await.map(|guard| guard.file_with(&self.file))
     }
 
     /// Turns a write lock into a read lock, without a moment in which another writer could come between.
@@ -117,17 +121,18 @@ impl Guard {
     /// Cancelling: safe. Both are given back.
     pub async fn downgrade(self) -> Result<Self, Error> {
         let shared = &self.engine.shared;
-        let read = shared.on_runtime(self.read_under(self.term)).await?;
+        let replicas = self.hold.replicas_wanted();
+        let read = shared.on_runtime(self.read_under(self.term, replicas)).await?;
         self.unlock().await?;
         Ok(read)
     }
 
     /// Takes the read lock for the owner of this write lock. What an owner that was named reads is one hold, as with
     /// threads: else it would be known to read by the last one only.
-    pub(crate) async fn read_under(&self, term: Term) -> Result<Self, Error> {
+    pub(crate) async fn read_under(&self, term: Term, replicas: u32) -> Result<Self, Error> {
         let file = self.file.upgrade().filter(|_| self.hold.name.kind() == Kind::Write);
         let Some(file) = file else {
-            return engine::read_under(&self.engine, &self.hold, term).await;
+            return engine::read_under(&self.engine, &self.hold, term, replicas).await;
         };
         let lost = self.hold.until_lost();
         let _turn = tokio::select! {
@@ -135,13 +140,14 @@ impl Guard {
             reason = lost => return Err(Error::Lost { name: self.name().to_owned(), reason }),
         };
         if let Some(read) = file.valid_hold(Kind::Read) {
-            match engine::reenter(&self.engine, &read, term, Patience::Endless).await {
+            let deepening = Deepening { term, patience: Patience::Endless, replicas };
+            match engine::reenter(&self.engine, &read, deepening).await {
                 // Ended meanwhile: then from the start.
                 Err(Error::NotHeld { .. } | Error::Lost { .. }) => {}
                 outcome => return outcome.map(|read| read.file_with(&self.file)),
             }
         }
-        let read = engine::read_under(&self.engine, &self.hold, term).await?;
+        let read = engine::read_under(&self.engine, &self.hold, term, replicas).await?;
         Ok(read.file_with(&self.file))
     }
 

@@ -30,11 +30,16 @@
 //! The types at the root are async, on tokio. [`blocking`] has the same for programs without a runtime; there the thread
 //! is the owner, as in Java.
 
+pub mod acl;
+mod agreement;
 mod backend;
 pub mod blocking;
 mod builder;
 mod client;
 mod clock;
+mod connect_settings;
+mod credentials;
+pub mod doctor;
 mod engine;
 mod error;
 mod group;
@@ -54,8 +59,12 @@ mod red_round;
 mod run;
 mod semaphore;
 mod settings;
+mod store_url;
+mod tls;
+mod url_parameters;
 
 pub use backend::memory::MemoryStore;
+pub use backend::redis::ClusterMessages;
 pub use builder::Builder;
 pub use client::{Client, Leftovers};
 pub use error::{Cause, Error, LostReason};
@@ -72,4 +81,5 @@ pub use read_write_lock::ReadWriteLock;
 pub use red_lock::RedLock;
 pub use run::{Exit, Held, Runner};
 pub use semaphore::Semaphore;
+pub use tls::Tls;
 pub use turnlock_core::{ClientId, LeaseError, NameError, OwnerId};

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use turnlock_core::{Kind, Lease, LeaseError, LockName};
 
-use crate::engine::{self, Ask, Engine, Patience, Resend, Term};
+use crate::engine::{self, Ask, Deepening, Engine, Patience, Resend, Term};
 use crate::error::Error;
 use crate::guard::Guard;
 use crate::inspection::Inspection;
@@ -67,6 +67,28 @@ impl Lock {
         Self { owner: Some(owner.clone()), ..self.clone() }
     }
 
+    /// The same lock, granted only when at least so many replicas of the server have acknowledged it; 0 asks for none. Without
+    /// this, what [`Builder::acknowledged_by`](crate::Builder::acknowledged_by) says.
+    ///
+    /// **Guarantee.** A grant counts when `replicas` replicas have it (`WAIT`), and so does each reentry. Else it is given
+    /// back, and after the caller's wait or [`retry_for`](crate::Builder::retry_for) the error is
+    /// [`Error::NotEnoughReplicas`], which says how many had it; also when there are no replicas at all, and on `memory://`,
+    /// which never has any, at once. `try_lock` tries once. A renewal counts likewise: one that too few have acknowledged is
+    /// tried again until the end of the lease, and then the lock is [lost](Guard::lost). So with as many as there are
+    /// replicas that may be promoted, a lock that is held is still held after a promotion, whichever replica it is.
+    ///
+    /// **Limits.** Fewer than that is best effort: one that has not acknowledged may be promoted. A replica has it in
+    /// memory, not on disk. A release is not confirmed: one that is lost in a fail-over costs one lease, and nobody's
+    /// safety. Nor are steps on numbers, such as setting permits or counting a latch down. A reentry asks for no fewer than
+    /// the hold that it deepens; renewals of the hold ask for the most that any reentry did.
+    ///
+    /// Such requests have a connection of their own and go together in groups, so one that waits for a slow replica does not
+    /// stall other locks, releases, or renewals that ask for none.
+    #[must_use = "this makes another handle; the lock is as it was"]
+    pub fn acknowledged_by(&self, replicas: u32) -> Self {
+        Self { named: self.named.acknowledged_by(replicas), ..self.clone() }
+    }
+
     /// The name of the lock, as it was given. Empty when the given one is not valid.
     pub fn name(&self) -> &str {
         self.named.as_str()
@@ -112,10 +134,15 @@ impl Lock {
         }
         let shared = &self.named.engine.shared;
         match (name.kind(), hold.name.kind()) {
-            (Kind::Read, Kind::Write) => shared.on_runtime(guard.read_under(self.term()?)).await,
+            (Kind::Read, Kind::Write) => {
+                let replicas = self.named.replicas();
+                shared.on_runtime(guard.read_under(self.term()?, replicas)).await
+            }
             (Kind::Write, Kind::Read) => Err(reads_already(name)),
             _ => {
-                let reenter = engine::reenter(&self.named.engine, hold, self.term()?, Patience::Endless);
+                let (term, replicas) = (self.term()?, self.named.replicas());
+                let deepening = Deepening { term, patience: Patience::Endless, replicas };
+                let reenter = engine::reenter(&self.named.engine, hold, deepening);
                 let again = shared.on_runtime(reenter).await;
                 again.map(|again| again.file_with(guard.file()))
             }
@@ -219,7 +246,8 @@ impl Lock {
 
     pub(crate) async fn acquire(&self, patience: Patience) -> Result<Option<Guard>, Error> {
         let name = self.checked_name()?.clone();
-        let ask = Ask { name, term: self.term()?, patience, permits: 1, under: None };
+        let replicas = self.named.replicas();
+        let ask = Ask { name, term: self.term()?, patience, permits: 1, replicas, under: None };
         let shared = &self.named.engine.shared;
         match &self.owner {
             None => shared.on_runtime(engine::acquire(&self.named.engine, ask)).await,
@@ -239,7 +267,8 @@ impl Lock {
             if kind == Kind::Plain {
                 return itself_in_the_way(ask.patience, holds_already(&ask.name));
             }
-            match engine::reenter(&self.named.engine, &hold, ask.term, ask.patience).await {
+            let Ask { term, patience, replicas, .. } = ask;
+            match engine::reenter(&self.named.engine, &hold, Deepening { term, patience, replicas }).await {
                 // Another task of this owner gave the hold back meanwhile: then from the start.
                 Err(Error::NotHeld { .. }) => {}
                 outcome => return outcome.map(|guard| Some(guard.file_with(&Arc::downgrade(&file)))),

@@ -194,7 +194,7 @@ impl MultiLock {
                 Round::Refused(_) if patience == Patience::None => return Ok(None),
                 Round::Refused(rank) => Some(rank),
                 // Its own wait knows for how long to bear that.
-                Round::Failed(rank, Error::Unavailable { .. }) if patience != Patience::None => Some(rank),
+                Round::Failed(rank, error) if error.is_passing() && patience != Patience::None => Some(rank),
                 Round::Failed(_, error) => return Err(error),
             };
             if had_one {
@@ -290,7 +290,7 @@ impl Round {
     /// same one; before that, one that failed, since nothing goes without it.
     fn also(&mut self, other: Self) {
         let place = |round: &Self| match round {
-            Self::Failed(_, error) if !matches!(error, Error::Unavailable { .. }) => (0, 0),
+            Self::Failed(_, error) if !error.is_passing() => (0, 0),
             Self::Failed(rank, _) => (1, *rank),
             Self::Refused(rank) => (2, *rank),
             Self::All(_) => (3, 0),

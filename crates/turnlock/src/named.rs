@@ -12,12 +12,24 @@ use crate::inspection::Inspection;
 pub(crate) struct Named {
     pub(crate) engine: Arc<Engine>,
     name: Result<LockName, NameError>,
+    /// How many replicas must acknowledge what is granted, where the client's setting is not to hold.
+    replicas: Option<u32>,
 }
 
 impl Named {
     pub(crate) fn new(engine: &Arc<Engine>, kind: Kind, name: &str) -> Self {
         let name = LockName::of(kind, &engine.shared.settings.key_prefix, name);
-        Self { engine: Arc::clone(engine), name }
+        Self { engine: Arc::clone(engine), name, replicas: None }
+    }
+
+    /// The same, of which grants must be acknowledged by so many replicas.
+    pub(crate) fn acknowledged_by(&self, replicas: u32) -> Self {
+        Self { replicas: Some(replicas), ..self.clone() }
+    }
+
+    /// How many replicas must acknowledge what is granted.
+    pub(crate) fn replicas(&self) -> u32 {
+        self.replicas.unwrap_or(self.engine.shared.settings.replicas)
     }
 
     /// The name as it was given. Empty when the given one is not valid.

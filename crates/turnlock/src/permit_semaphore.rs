@@ -4,7 +4,7 @@ use std::time::Duration;
 use turnlock_core::model::Deed;
 use turnlock_core::{Kind, Lease, LeaseError};
 
-use crate::engine::{Engine, Patience, Term, acquire_permits, checked_number};
+use crate::engine::{Ask, Engine, Patience, Term, acquire_permits, checked_number};
 use crate::error::Error;
 use crate::inspection::Inspection;
 use crate::named::{Named, endless};
@@ -46,6 +46,15 @@ impl PermitSemaphore {
     #[must_use = "this makes another handle; the semaphore is as it was"]
     pub fn lease(&self, lease: Duration) -> Self {
         Self { lease: Some(Lease::new(lease)), ..self.clone() }
+    }
+
+    /// The same semaphore, whose permits count as taken only when at least so many replicas of the server have acknowledged
+    /// it. As [`Lock::acknowledged_by`](crate::Lock::acknowledged_by).
+    ///
+    /// Grants and renewals are acknowledged; releases and the other steps on the number are not.
+    #[must_use = "this makes another handle; the semaphore is as it was"]
+    pub fn acknowledged_by(&self, replicas: u32) -> Self {
+        Self { named: self.named.acknowledged_by(replicas), ..self.clone() }
     }
 
     /// The name, as it was given. Empty when the given one is not valid.
@@ -117,6 +126,8 @@ impl PermitSemaphore {
             None => Term::Renewed(self.named.engine.shared.settings.watchdog),
             Some(lease) => Term::Fixed(lease.clone()?),
         };
-        acquire_permits(&self.named.engine, self.named.checked()?, term, permits, patience).await
+        let (name, replicas) = (self.named.checked()?.clone(), self.named.replicas());
+        let ask = Ask { name, term, patience, permits, replicas, under: None };
+        acquire_permits(&self.named.engine, ask).await
     }
 }

@@ -49,6 +49,11 @@ impl Permits {
         PermitId::of_hold(&hold.owner, permits).map(|id| id.to_string()).collect()
     }
 
+    /// As [`Guard::replicas`].
+    pub fn replicas(&self) -> u32 {
+        self.guard.replicas()
+    }
+
     /// Gives the permits back and waits until the store has confirmed it.
     ///
     /// [`Error::Lost`] means that they were not out any more: their lease ended, or the store lost its data.

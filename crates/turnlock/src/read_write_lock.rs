@@ -61,6 +61,13 @@ impl ReadWriteLock {
         Self { read: self.read.owned_by(owner), write: self.write.owned_by(owner) }
     }
 
+    /// The same lock, both sides of it granted only when at least so many replicas of the server have acknowledged it. As
+    /// [`Lock::acknowledged_by`].
+    #[must_use = "this makes another handle; the lock is as it was"]
+    pub fn acknowledged_by(&self, replicas: u32) -> Self {
+        Self { read: self.read.acknowledged_by(replicas), write: self.write.acknowledged_by(replicas) }
+    }
+
     /// The side for many at a time.
     pub fn read(&self) -> Lock {
         self.read.clone()

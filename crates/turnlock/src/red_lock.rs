@@ -188,7 +188,7 @@ impl RedLock {
                 Err(error) => {
                     let (since, backoff) = trouble.get_or_insert_with(|| (now, Backoff::default()));
                     let is_borne = now < (*since + self.retry_for()).min(end);
-                    if !is_borne || !matches!(error, Error::Unavailable { .. }) {
+                    if !is_borne || !error.is_passing() {
                         return Err(error);
                     }
                     (backoff.pause(fastrand::f64()), None)

@@ -148,10 +148,10 @@ impl RedRound {
 
     fn unavailable(&self, tally: &Tally, mut failures: Vec<Error>, members: &[Lock]) -> Error {
         let (need, servers) = (tally.need(), members.len());
-        let lasting = failures.iter().filter(|error| !matches!(error, Error::Unavailable { .. })).count();
+        let lasting = failures.iter().filter(|error| !error.is_passing()).count();
         // So many would fail again that nothing else matters.
         if lasting > servers - need
-            && let Some(place) = failures.iter().position(|error| !matches!(error, Error::Unavailable { .. }))
+            && let Some(place) = failures.iter().position(|error| !error.is_passing())
         {
             return failures.swap_remove(place);
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 use turnlock_core::model::Deed;
 use turnlock_core::{Kind, Lease};
 
-use crate::engine::{Engine, Patience, Term, acquire_permits, checked_number};
+use crate::engine::{Ask, Engine, Patience, Term, acquire_permits, checked_number};
 use crate::error::Error;
 use crate::inspection::Inspection;
 use crate::named::{Named, endless};
@@ -40,6 +40,15 @@ pub struct Semaphore {
 impl Semaphore {
     pub(crate) fn new(engine: &Arc<Engine>, name: &str) -> Self {
         Self { named: Named::new(engine, Kind::Semaphore, name) }
+    }
+
+    /// The same semaphore, whose permits count as taken only when at least so many replicas of the server have acknowledged
+    /// it. As [`Lock::acknowledged_by`](crate::Lock::acknowledged_by).
+    ///
+    /// The grant and its memory are acknowledged together; releases and the other steps on the number are not.
+    #[must_use = "this makes another handle; the semaphore is as it was"]
+    pub fn acknowledged_by(&self, replicas: u32) -> Self {
+        Self { named: self.named.acknowledged_by(replicas) }
     }
 
     /// The name, as it was given. Empty when the given one is not valid.
@@ -119,6 +128,8 @@ impl Semaphore {
 
     pub(crate) async fn take(&self, permits: u32, patience: Patience) -> Result<Option<Permits>, Error> {
         let term = Term::Fixed(Lease::LONGEST);
-        acquire_permits(&self.named.engine, self.named.checked()?, term, permits, patience).await
+        let (name, replicas) = (self.named.checked()?.clone(), self.named.replicas());
+        let ask = Ask { name, term, patience, permits, replicas, under: None };
+        acquire_permits(&self.named.engine, ask).await
     }
 }

@@ -17,6 +17,8 @@ pub(crate) struct Settings {
     /// The longest time between two looks of a waiter.
     pub(crate) poll: Duration,
     pub(crate) key_prefix: String,
+    /// How many replicas must acknowledge a grant, where the handle says nothing else.
+    pub(crate) replicas: u32,
 }
 
 /// How long to wait for an answer when nothing was said.
@@ -31,6 +33,7 @@ impl Default for Settings {
             retry_for: Duration::from_secs(30),
             poll: Duration::from_secs(1),
             key_prefix: String::new(),
+            replicas: 0,
         }
     }
 }

@@ -152,7 +152,11 @@ impl Item {
     /// What it looks like.
     pub fn snapshot(&mut self, now: Now, kind: Kind) -> Outcome<Snapshot> {
         match (kind, self) {
-            (Kind::Lock | Kind::Spin | Kind::Fenced, Self::Lock(state)) => Ok(state.snapshot(now)),
+            (Kind::Fenced, Self::Lock(state)) => Ok(state.snapshot(now)),
+            // The token is another key, which others need no right to.
+            (Kind::Lock | Kind::Spin, Self::Lock(state)) => {
+                Ok(Snapshot { token: None, ..state.snapshot(now) })
+            }
             (Kind::Plain, Self::Plain(state)) => Ok(state.snapshot(now.moment)),
             (Kind::Fair, Self::Fair(state)) => Ok(state.snapshot(now)),
             (Kind::Read | Kind::Write, Self::ReadWrite(state)) => Ok(state.snapshot(now)),

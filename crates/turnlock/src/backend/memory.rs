@@ -10,7 +10,7 @@ use turnlock_core::model::{
 };
 use turnlock_core::{LockName, OwnerId};
 
-use super::{Answer, Backend, Failure, FailureKind, Renewal, Sent, Signals, Step, Waiter};
+use super::{Answer, Backend, Care, Examinees, Failure, FailureKind, Renewal, Sent, Signals, Step, Waiter};
 use crate::clock;
 
 /// Locks in the memory of this process: the model and a mutex.
@@ -173,12 +173,21 @@ impl OwnedClaim {
 fn at_once<T: Send + 'static>(step: impl FnOnce() -> Result<T, Failure> + Send + 'static) -> Step<T> {
     Box::pin(async move {
         let sent = Sent { connection: 1, at: clock::now() };
-        Ok(Answer { value: step()?, sent })
+        Ok(Answer::new(step()?, sent))
     })
 }
 
+/// There are no replicas here that could acknowledge anything.
+fn unacknowledged<T: Send + 'static>(name: &LockName, wanted: u32) -> Step<T> {
+    let kind = FailureKind::NotEnoughReplicas { name: name.to_string(), wanted, reached: 0 };
+    Box::pin(std::future::ready(Err(Failure::refused(kind))))
+}
+
 impl Backend for Memory {
-    fn acquire(&self, claim: Claim<'_>, wish: Wish, _: Duration) -> Step<Acquired> {
+    fn acquire(&self, claim: Claim<'_>, wish: Wish, care: Care) -> Step<Acquired> {
+        if care.replicas > 0 {
+            return unacknowledged(claim.name, care.replicas);
+        }
         let (store, claim) = (self.store.clone(), OwnedClaim::of(claim));
         at_once(move || {
             store.step_and_tell(&claim.name, |item, now| item.acquire(now, &claim.as_claim(), &wish))
@@ -190,7 +199,7 @@ impl Backend for Memory {
         at_once(move || store.step_and_tell(&claim.name, |item, now| item.release(now, &claim.as_claim())))
     }
 
-    fn renew(&self, lines: &[Renewal], _: Duration) -> Step<Vec<Option<Renewed>>> {
+    fn renew(&self, lines: &[Renewal], _: Care) -> Step<Vec<Option<Renewed>>> {
         let (store, lines) = (self.store.clone(), lines.to_vec());
         at_once(move || {
             let renew = |line: &Renewal| {
@@ -246,6 +255,10 @@ impl Backend for Memory {
     }
 
     fn unlisten(&self, _: &LockName) {}
+
+    fn examinees(&self) -> Examinees<'_> {
+        Box::pin(std::future::ready(Ok(Vec::new())))
+    }
 
     fn attach(&self, signals: Weak<dyn Signals>) {
         if self.attached.set(()).is_ok() {

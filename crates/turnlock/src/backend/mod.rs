@@ -2,12 +2,14 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use turnlock_core::model::{Acquired, Claim, Deed, Place, Released, Renewed, Snapshot, Wish};
 use turnlock_core::{Doubt, Lease, LockName, Moment, OwnerId};
 
+use crate::clock;
+use crate::doctor::Examinee;
 use crate::error::{Cause, Error};
 
 pub(crate) mod memory;
@@ -16,11 +18,33 @@ pub(crate) mod redis;
 /// A step on its way. It does nothing until it is polled, and must be run to its end once it was.
 pub(crate) type Step<T> = Pin<Box<dyn Future<Output = Result<Answer<T>, Failure>> + Send>>;
 
+/// The servers behind a store, on their way.
+pub(crate) type Examinees<'a> =
+    Pin<Box<dyn Future<Output = Result<Vec<Arc<dyn Examinee>>, Failure>> + Send + 'a>>;
+
 /// What the store answered.
 #[derive(Debug)]
 pub(crate) struct Answer<T> {
     pub(crate) value: T,
     pub(crate) sent: Sent,
+    /// How many replicas have acknowledged it, where that was asked for.
+    pub(crate) replicas: u32,
+}
+
+impl<T> Answer<T> {
+    /// An answer of the store alone.
+    pub(crate) fn new(value: T, sent: Sent) -> Self {
+        Self { value, sent, replicas: 0 }
+    }
+}
+
+/// How careful a step is that grants or renews.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Care {
+    /// How long to wait for an answer.
+    pub(crate) limit: Duration,
+    /// How many replicas must have acknowledged what it granted or renewed, or else it does not count.
+    pub(crate) replicas: u32,
 }
 
 /// A request that left: on which connection, since order is kept on one connection only, and when, at the earliest.
@@ -31,10 +55,9 @@ pub(crate) struct Sent {
 }
 
 impl Sent {
-    /// What is in doubt when this request, for `lease`, got no answer, and `earlier` ones of the same hold neither.
-    pub(crate) fn adds_doubt_to(self, earlier: Option<Doubt>, lease: Lease) -> Doubt {
-        let doubt = Doubt::new(self.connection, self.at, lease.as_duration());
-        earlier.map_or(doubt, |earlier| earlier.and(doubt))
+    /// For a request that was not sent, since there was nothing to ask.
+    pub(crate) fn never() -> Self {
+        Self { connection: 0, at: clock::now() }
     }
 
     /// What of `doubt` is left when this request was answered.
@@ -50,6 +73,8 @@ pub(crate) struct Failure {
     /// The step was sent and not answered: it may have been done, or may still be.
     /// `None` when it certainly was not and will not be.
     pub(crate) in_doubt: Option<Sent>,
+    /// It was answered all the same, and what it began stands on the store: what is missing is that replicas have it.
+    pub(crate) stands: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -61,23 +86,57 @@ pub(crate) enum FailureKind {
         key: String,
         found: String,
     },
+    /// Never, on this store.
+    Unsupported(String),
+    /// Done, and acknowledged by too few replicas.
+    NotEnoughReplicas {
+        name: String,
+        wanted: u32,
+        reached: u32,
+    },
 }
 
 impl Failure {
     /// A failure of a step that was certainly not done.
     pub(crate) fn refused(kind: FailureKind) -> Self {
-        Self { kind, in_doubt: None }
+        Self { kind, in_doubt: None, stands: false }
+    }
+
+    /// A failure of a step that was done, but is not to count.
+    pub(crate) fn of_standing(kind: FailureKind, sent: Sent) -> Self {
+        Self { kind, in_doubt: Some(sent), stands: true }
     }
 
     pub(crate) fn is_worth_a_retry(&self) -> bool {
-        matches!(self.kind, FailureKind::Unavailable(_))
+        match self.kind {
+            FailureKind::Unavailable(_) => true,
+            // A store that has no replicas does not begin at all, and will not have any later.
+            FailureKind::NotEnoughReplicas { .. } => self.stands,
+            FailureKind::Denied(_) | FailureKind::Corrupt { .. } | FailureKind::Unsupported(_) => false,
+        }
+    }
+
+    /// What is in doubt after this failure of a request for a hold that would last so long, when `earlier` ones of the same
+    /// hold have left a doubt.
+    pub(crate) fn adds_doubt_to(&self, earlier: Option<Doubt>, lasts: Duration) -> Option<Doubt> {
+        let Some(sent) = self.in_doubt else { return earlier };
+        if self.stands {
+            let end = clock::now() + lasts;
+            return Some(
+                earlier.map_or_else(|| Doubt::of_standing_hold(end), |earlier| earlier.lasting_until(end)),
+            );
+        }
+        let doubt = Doubt::new(sent.connection, sent.at, lasts);
+        Some(earlier.map_or(doubt, |earlier| earlier.and(doubt)))
     }
 
     /// What the store said, where it said something.
     pub(crate) fn into_cause(self) -> Option<Cause> {
         match self.kind {
             FailureKind::Unavailable(cause) | FailureKind::Denied(cause) => Some(cause),
-            FailureKind::Corrupt { .. } => None,
+            FailureKind::Corrupt { .. }
+            | FailureKind::Unsupported(_)
+            | FailureKind::NotEnoughReplicas { .. } => None,
         }
     }
 
@@ -87,6 +146,10 @@ impl Failure {
             FailureKind::Unavailable(source) => Error::Unavailable { what: what(), source },
             FailureKind::Denied(source) => Error::Denied { what: what(), source },
             FailureKind::Corrupt { key, found } => Error::Corrupt { key, found },
+            FailureKind::Unsupported(text) => Error::Unsupported(text),
+            FailureKind::NotEnoughReplicas { name, wanted, reached } => {
+                Error::NotEnoughReplicas { name, wanted, reached }
+            }
         }
     }
 }
@@ -96,6 +159,10 @@ impl fmt::Display for Failure {
         match &self.kind {
             FailureKind::Unavailable(cause) | FailureKind::Denied(cause) => cause.fmt(f),
             FailureKind::Corrupt { key, found } => write!(f, "{key:?} holds {found}"),
+            FailureKind::Unsupported(text) => f.write_str(text),
+            FailureKind::NotEnoughReplicas { wanted, reached, .. } => {
+                write!(f, "acknowledged by {reached} of {wanted} replicas")
+            }
         }
     }
 }
@@ -128,14 +195,17 @@ pub(crate) struct Waiter {
 /// is done, and to what, follows from the kind of the name.
 pub(crate) trait Backend: Send + Sync + fmt::Debug {
     /// Takes the lock, or raises the count of a hold to the target.
-    fn acquire(&self, claim: Claim<'_>, wish: Wish, limit: Duration) -> Step<Acquired>;
+    ///
+    /// A grant that too few replicas have acknowledged is a failure, and stands.
+    fn acquire(&self, claim: Claim<'_>, wish: Wish, care: Care) -> Step<Acquired>;
 
     /// Lowers the count of a hold to the target; zero ends it, and takes away what a waiter left.
     fn release(&self, claim: Claim<'_>, limit: Duration) -> Step<Released>;
 
     /// Each line has an outcome of its own, in the order of the lines; `None` where the store failed with just that one.
-    /// The lines are of kinds that are renewed in the same way.
-    fn renew(&self, lines: &[Renewal], limit: Duration) -> Step<Vec<Option<Renewed>>>;
+    /// The lines are of kinds that are renewed in the same way. Where too few replicas have acknowledged the batch, what it
+    /// renewed has no outcome.
+    fn renew(&self, lines: &[Renewal], care: Care) -> Step<Vec<Option<Renewed>>>;
 
     /// Says that waiters of fair locks are alive, and where they stand. Outcomes as for `renew`.
     fn attend(&self, waiters: &[Waiter], limit: Duration) -> Step<Vec<Option<Place>>>;
@@ -157,6 +227,9 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
     /// Nobody waits for `name` any more. The backend may listen on for a moment.
     fn unlisten(&self, name: &LockName);
 
+    /// The servers that have locks just now, to be examined. None where there are no servers.
+    fn examinees(&self) -> Examinees<'_>;
+
     /// Says whom to tell. Called once, before any step.
     fn attach(&self, signals: Weak<dyn Signals>);
 }
@@ -166,9 +239,9 @@ pub(crate) trait Signals: Send + Sync {
     /// A release of `name` was published.
     fn freed(&self, name: &LockName);
 
-    /// Releases may have gone unheard: every waiter should look again.
-    fn missed_releases(&self);
-
-    /// The connection broke or was made anew: what is held should be confirmed.
+    /// A connection broke or was made anew: what is held should be confirmed.
     fn connection_changed(&self);
+
+    /// The same; and another server may answer now, which has not heard of everything that was confirmed.
+    fn server_changed(&self);
 }

@@ -10,6 +10,7 @@ use super::read_write_lock::ReadWriteLock;
 use super::semaphore::Semaphore;
 use crate::backend::memory::MemoryStore;
 use crate::client::Leftovers;
+use crate::doctor::Report;
 use crate::error::Error;
 
 /// As [`turnlock::Client`](crate::Client), for programs without a runtime.
@@ -96,6 +97,16 @@ impl Client {
         Ok(Self { inner, home })
     }
 
+    /// As [`turnlock::Client::doctor`](crate::Client::doctor).
+    pub fn doctor(&self) -> Report {
+        self.home.block_on(self.inner.doctor())
+    }
+
+    /// As [`turnlock::Client::doctor_for_names`](crate::Client::doctor_for_names).
+    pub fn doctor_for_names(&self, beginning: &str) -> Report {
+        self.home.block_on(self.inner.doctor_for_names(beginning))
+    }
+
     /// As [`turnlock::Client::shutdown`](crate::Client::shutdown).
     pub fn shutdown(&self, limit: Duration) -> Leftovers {
         self.home.block_on(self.inner.shutdown(limit))
@@ -116,6 +127,18 @@ impl Builder {
         Client::build(async move || self.settings.connect(&url).await)
     }
 
+    /// As [`turnlock::Builder::sentinel`](crate::Builder::sentinel).
+    pub fn sentinel(self, master_name: &str, sentinels: &[impl AsRef<str>]) -> Result<Client, Error> {
+        let (master_name, sentinels) = (master_name.to_owned(), owned(sentinels));
+        Client::build(async move || self.settings.sentinel(&master_name, &sentinels).await)
+    }
+
+    /// As [`turnlock::Builder::cluster`](crate::Builder::cluster).
+    pub fn cluster(self, seeds: &[impl AsRef<str>]) -> Result<Client, Error> {
+        let seeds = owned(seeds);
+        Client::build(async move || self.settings.cluster(&seeds).await)
+    }
+
     /// As [`turnlock::Builder::redis`](crate::Builder::redis).
     pub fn redis(self, client: redis::Client) -> Result<Client, Error> {
         Client::build(async move || self.settings.redis(client).await)
@@ -126,4 +149,8 @@ impl Builder {
         let store = store.clone();
         Client::build(async move || self.settings.memory(&store))
     }
+}
+
+fn owned(texts: &[impl AsRef<str>]) -> Vec<String> {
+    texts.iter().map(|text| text.as_ref().to_owned()).collect()
 }

@@ -48,6 +48,11 @@ impl Guard {
         self.inner.token()
     }
 
+    /// As [`turnlock::Guard::replicas`](crate::Guard::replicas).
+    pub fn replicas(&self) -> u32 {
+        self.inner.replicas()
+    }
+
     /// As [`turnlock::Guard::downgrade`](crate::Guard::downgrade).
     pub fn downgrade(self) -> Result<Self, Error> {
         let guard = self.home.block_on(self.inner.downgrade())?;

@@ -35,6 +35,12 @@ impl PermitSemaphore {
         Self { inner: self.inner.lease(lease), ..self.clone() }
     }
 
+    /// As [`turnlock::PermitSemaphore::acknowledged_by`](crate::PermitSemaphore::acknowledged_by).
+    #[must_use = "this makes another handle; the semaphore is as it was"]
+    pub fn acknowledged_by(&self, replicas: u32) -> Self {
+        Self { inner: self.inner.acknowledged_by(replicas), ..self.clone() }
+    }
+
     /// The same, whose waits end with [`Error::Interrupted`] when `interrupt` is raised.
     #[must_use = "this makes another handle; nothing else is changed"]
     pub fn interruptible(&self, interrupt: &Interrupt) -> Self {

@@ -33,6 +33,11 @@ impl Permits {
         self.inner.ids()
     }
 
+    /// As [`turnlock::Permits::replicas`](crate::Permits::replicas).
+    pub fn replicas(&self) -> u32 {
+        self.inner.replicas()
+    }
+
     /// As [`turnlock::Permits::release`](crate::Permits::release).
     pub fn release(self) -> Result<(), Error> {
         self.home.block_on(self.inner.release())

@@ -36,6 +36,12 @@ impl ReadWriteLock {
         Self { inner: self.inner.lease(lease), ..self.clone() }
     }
 
+    /// As [`turnlock::ReadWriteLock::acknowledged_by`](crate::ReadWriteLock::acknowledged_by).
+    #[must_use = "this makes another handle; the lock is as it was"]
+    pub fn acknowledged_by(&self, replicas: u32) -> Self {
+        Self { inner: self.inner.acknowledged_by(replicas), ..self.clone() }
+    }
+
     /// The same lock, whose waits end with [`Error::Interrupted`] when `interrupt` is raised.
     #[must_use = "this makes another handle; the lock is as it was"]
     pub fn interruptible(&self, interrupt: &Interrupt) -> Self {

@@ -26,6 +26,8 @@ pub(crate) struct Ask {
     pub(crate) patience: Patience,
     /// How many permits, where there are permits.
     pub(crate) permits: u32,
+    /// How many replicas must have acknowledged the grant, and each renewal.
+    pub(crate) replicas: u32,
     /// The write hold of the same owner, under which it wants to read.
     pub(crate) under: Option<Arc<Hold>>,
 }
@@ -87,6 +89,7 @@ pub(crate) async fn acquire(engine: &Arc<Engine>, ask: Ask) -> Result<Option<Gua
         if ask.patience != Patience::None && now >= end {
             tracing::debug!(name = %ask.name, waited = ?now.since(began), "gave up waiting");
             let last_word = troubles.last_word(&ask.name);
+            attempt.give_back().await;
             attempt.leave().await;
             return last_word.map_or(Ok(None), Err);
         }
@@ -147,8 +150,12 @@ pub(crate) async fn acquire(engine: &Arc<Engine>, ask: Ask) -> Result<Option<Gua
                         refused = Some((now, ttl));
                     }
                     Err(failure) => {
-                        tracing::warn!(name = %ask.name, %failure, "acquire was not answered");
-                        let pause = troubles.after(failure, || format!("lock {:?}", ask.name.as_str()))?;
+                        tracing::warn!(name = %ask.name, %failure, "acquire was not answered as it should be");
+                        let pause = troubles.after(failure, || format!("lock {:?}", ask.name.as_str()));
+                        if pause.is_err() {
+                            attempt.give_back().await;
+                        }
+                        let pause = pause?;
                         // The whole pause: the bell may ring for the very connection that has just failed.
                         tokio::time::sleep(pause.min(end.since(clock::now()))).await;
                         // Ask again whatever was refused before.
@@ -177,7 +184,8 @@ const NO_POLL: Duration = Duration::from_secs(3600);
 
 /// Asks the store once, as an errand. Past the caller's end a request gets the time that any request gets, and no more.
 async fn send(shared: &Shared, attempt: Attempt, ask: &Ask) -> Result<(Attempt, Outcome), Error> {
-    let limit = attempt.limit;
+    // What must be acknowledged may have to wait for those that went before it.
+    let limit = if ask.replicas > 0 { attempt.limit * 2 } else { attempt.limit };
     let errand = Errand::new(&shared.errands, attempt.send());
     match ask.patience {
         Patience::Until(end) => tokio::time::timeout(end.since(clock::now()).max(limit), errand)

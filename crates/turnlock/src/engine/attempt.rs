@@ -11,7 +11,7 @@ use super::attendance::Attendee;
 use super::hold::{Hold, Term};
 use super::question::check_age;
 use super::rooms::{Join, Look, Seat};
-use crate::backend::{Answer, Failure};
+use crate::backend::{Answer, Care, Failure};
 use crate::error::{Error, LostReason};
 use crate::guard::Guard;
 
@@ -26,11 +26,14 @@ pub(super) struct Attempt {
     term: Term,
     pub(super) limit: Duration,
     permits: u32,
+    replicas: u32,
     under: Option<Arc<Hold>>,
     waits: bool,
     pub(super) seat: Seat,
     /// A request of this attempt that got no answer: it may have been granted, or may still be.
     doubt: Option<Doubt>,
+    /// The last request was granted, but is not to count: what it took stands on the store.
+    stands: bool,
     /// For how long it may ask again, where the store knows the request only by its memory.
     repeats: Repeats,
     /// Whether it was refused and has left its place or its word on the store.
@@ -62,10 +65,12 @@ impl Attempt {
             term: ask.term,
             limit,
             permits: ask.permits,
+            replicas: ask.replicas,
             under: ask.under.clone(),
             waits: ask.patience != Patience::None,
             seat,
             doubt: None,
+            stands: false,
             repeats: Repeats::default(),
             left_traces: false,
             attendee: None,
@@ -87,22 +92,16 @@ impl Attempt {
     pub(super) async fn send(mut self) -> (Self, Outcome) {
         let lease = self.term.lease();
         let wish = self.engine.shared.wish(&self.name, lease, self.waits);
-        let asked = self.engine.shared.backend.acquire(self.claim(), wish, self.limit);
-        let (answer, sent) = match asked.await {
-            Ok(Answer { value, sent }) => (value, sent),
+        let care = Care { limit: self.limit, replicas: self.replicas };
+        let asked = self.engine.shared.backend.acquire(self.claim(), wish, care);
+        let (answer, sent, replicas) = match asked.await {
+            Ok(Answer { value, sent, replicas }) => (value, sent, replicas),
             Err(failure) => {
-                if let Some(sent) = failure.in_doubt {
-                    let mut doubt = sent.adds_doubt_to(self.doubt, lease);
-                    if !self.name.kind().is_leased() {
-                        // What was begun does not end by itself, but can be undone while the store knows of it.
-                        doubt = doubt.lasting_until(sent.at + REPEATED_FOR);
-                        self.repeats.are_in_doubt_since(sent.at);
-                    }
-                    self.doubt = Some(doubt);
-                }
+                self.has_failed(&failure);
                 return (self, Err(failure));
             }
         };
+        self.stands = false;
         let token = match answer {
             Acquired::Granted => None,
             Acquired::GrantedWith { token } => {
@@ -123,14 +122,40 @@ impl Attempt {
         };
         self.left_traces = false;
         self.attendee = None;
-        let doubt = self.doubt.take();
-        let hold = Arc::new(Hold::granted(self.claim(), self.term, sent.at, doubt));
+        // What stood before and was not to count is this very hold.
+        let doubt = self.doubt.take().filter(|doubt| !doubt.is_of_standing_hold());
+        let hold = Hold::granted(self.claim(), self.term, sent.at, doubt);
+        let hold = Arc::new(hold.acknowledged_by(self.replicas, replicas));
         self.engine.shared.watchdog.watch(&hold);
         for gone in self.seat.trade_for(&hold, self.under.as_ref()) {
             self.engine.shared.lose(&gone, LostReason::Taken);
         }
         let guard = Guard::new(Arc::clone(&self.engine), hold, self.term, token);
         (self, Ok(Ok(guard)))
+    }
+
+    fn has_failed(&mut self, failure: &Failure) {
+        self.stands = failure.stands || (self.stands && failure.in_doubt.is_none());
+        let is_leased = self.name.kind().is_leased();
+        let lasts = if is_leased { self.term.lease().as_duration() } else { REPEATED_FOR };
+        self.doubt = failure.adds_doubt_to(self.doubt, lasts);
+        if let Some(sent) = failure.in_doubt.filter(|_| !is_leased) {
+            // What was begun does not end by itself, but can be undone while the store knows of it.
+            self.doubt = self.doubt.map(|doubt| doubt.lasting_until(sent.at + REPEATED_FOR));
+            self.repeats.are_in_doubt_since(sent.at);
+        }
+    }
+
+    /// Gives back what stands on the store and is not to count, and waits for that: who is told of the failure finds the
+    /// lock free, if the store answers.
+    pub(super) async fn give_back(&mut self) {
+        if !std::mem::take(&mut self.stands) {
+            return;
+        }
+        if let Some(doubt) = self.doubt.take() {
+            let shared = Arc::clone(&self.engine.shared);
+            let _ = tokio::time::timeout(self.limit, shared.undo(self.claim(), self.limit, doubt)).await;
+        }
     }
 
     /// Gives up, and waits until the store knows, if there is something to know: who comes next finds no trace.

@@ -1,4 +1,4 @@
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
@@ -40,6 +40,10 @@ pub(crate) struct Hold {
     believed_until: AtomicU64,
     /// Until when the store may have it, for all that was sent: later, since a request may have arrived late.
     may_last_until: AtomicU64,
+    /// How many replicas must acknowledge what is done for it.
+    replicas_wanted: AtomicU32,
+    /// How many had, at the last confirmation that asked for it.
+    replicas_reached: AtomicU32,
     state: Mutex<HoldState>,
     ended: Notify,
 }
@@ -95,9 +99,33 @@ impl Hold {
             lane: tokio::sync::Mutex::new(()),
             believed_until: AtomicU64::new(term.lease().local_end(sent).as_micros()),
             may_last_until: AtomicU64::new((clock::now() + term.lease().as_duration()).as_micros()),
+            replicas_wanted: AtomicU32::new(0),
+            replicas_reached: AtomicU32::new(0),
             state: Mutex::new(state),
             ended: Notify::new(),
         }
+    }
+
+    /// The same, acknowledged by `reached` replicas where `wanted` had to.
+    pub(crate) fn acknowledged_by(self, wanted: u32, reached: u32) -> Self {
+        self.was_acknowledged_by(wanted, reached);
+        self
+    }
+
+    /// Something was done for it that `wanted` replicas had to acknowledge, and `reached` did. From now on, not fewer have to.
+    pub(crate) fn was_acknowledged_by(&self, wanted: u32, reached: u32) {
+        if wanted > 0 {
+            self.replicas_wanted.fetch_max(wanted, Ordering::AcqRel);
+            self.replicas_reached.store(reached, Ordering::Release);
+        }
+    }
+
+    pub(crate) fn replicas_wanted(&self) -> u32 {
+        self.replicas_wanted.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn replicas_reached(&self) -> u32 {
+        self.replicas_reached.load(Ordering::Acquire)
     }
 
     /// What this owner shall have of the lock.

@@ -5,6 +5,7 @@ mod acquire;
 mod attempt;
 mod attendance;
 mod errand;
+mod farewells;
 mod hold;
 mod on_runtime;
 mod permits;
@@ -19,8 +20,8 @@ mod until_zero;
 mod watchdog;
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -30,13 +31,15 @@ use turnlock_core::{ClientId, Kind, Lease, LockName, OwnerId};
 pub(crate) use acquire::{Ask, Patience, acquire};
 use attendance::Attendance;
 pub(crate) use errand::{Errand, Errands};
+use farewells::Farewells;
 pub(crate) use hold::{Hold, Term};
 use on_runtime::OnRuntime;
 pub(crate) use permits::{acquire_permits, checked_number};
 pub(crate) use question::{Resend, describe};
 pub(crate) use read_under::read_under;
-pub(crate) use reenter::reenter;
+pub(crate) use reenter::{Deepening, reenter};
 use rooms::Rooms;
+pub(crate) use rooms::{Join, Seat};
 use tokens::Tokens;
 pub(crate) use until_zero::until_zero;
 use watchdog::Watchdog;
@@ -59,11 +62,14 @@ pub(crate) struct Shared {
     pub(crate) rooms: Arc<Rooms>,
     pub(crate) watchdog: Watchdog,
     attendance: Arc<Attendance>,
+    farewells: Farewells,
     tokens: Tokens,
     pub(crate) errands: Errands,
     /// Questions of groups that were not answered in time, and are not yet.
     pub(crate) owed: Arc<AtomicUsize>,
     runtime: Handle,
+    /// Itself, for work that outlasts a call.
+    this: Weak<Self>,
     next_owner: AtomicU64,
     /// No new locks.
     closing: AtomicBool,
@@ -75,12 +81,14 @@ impl Engine {
     /// Starts the engine. Must be called on the runtime that it is to live on.
     pub(crate) fn start(backend: Arc<dyn Backend>, settings: Settings) -> Arc<Self> {
         let (errands, runner) = Errands::new();
-        let shared = Arc::new(Shared {
+        let shared = Arc::new_cyclic(|this| Shared {
             rooms: Arc::new(Rooms::new(Arc::clone(&backend))),
             backend,
             client: ClientId::from_random(uuid::Uuid::new_v4().into_bytes()),
             watchdog: Watchdog::new(settings.watchdog.renewal_period()),
             attendance: Arc::default(),
+            farewells: Farewells::default(),
+            this: Weak::clone(this),
             tokens: Tokens::default(),
             errands,
             owed: Arc::default(),
@@ -123,7 +131,7 @@ impl Engine {
 
 impl Shared {
     /// A new owner on the wire, for one outermost hold.
-    fn new_owner(&self) -> OwnerId {
+    pub(crate) fn new_owner(&self) -> OwnerId {
         self.client.owner(self.next_owner.fetch_add(1, Ordering::Relaxed))
     }
 
@@ -154,13 +162,16 @@ impl Signals for Shared {
         self.rooms.ring(name);
     }
 
-    fn missed_releases(&self) {
-        self.rooms.ring_all_fronts();
-    }
-
     fn connection_changed(&self) {
         self.watchdog.look_at_all_now();
         self.rooms.ring_all_fronts();
+    }
+
+    fn server_changed(&self) {
+        if let Some(shared) = self.this.upgrade() {
+            shared.repeat_farewells();
+        }
+        self.connection_changed();
     }
 }
 

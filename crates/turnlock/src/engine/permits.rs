@@ -1,10 +1,9 @@
 use std::sync::Arc;
 
-use turnlock_core::{Kind, LockName};
+use turnlock_core::Kind;
 
 use super::Engine;
-use super::acquire::{Ask, Patience, acquire};
-use super::hold::Term;
+use super::acquire::{Ask, acquire};
 use crate::error::Error;
 use crate::permits::Permits;
 
@@ -14,21 +13,14 @@ const MOST_AT_ONCE: u32 = 10_000;
 /// Takes permits of either kind of semaphore. `None` when patience ended first.
 ///
 /// Cancel-safe as [`acquire`].
-pub(crate) async fn acquire_permits(
-    engine: &Arc<Engine>,
-    name: &LockName,
-    term: Term,
-    permits: u32,
-    patience: Patience,
-) -> Result<Option<Permits>, Error> {
-    let permits = checked_number(permits)?;
-    if name.kind() == Kind::Permits && permits > MOST_AT_ONCE {
+pub(crate) async fn acquire_permits(engine: &Arc<Engine>, ask: Ask) -> Result<Option<Permits>, Error> {
+    let permits = checked_number(ask.permits)?;
+    if ask.name.kind() == Kind::Permits && permits > MOST_AT_ONCE {
         let reason = format!(
             "{permits} permits with ids are too many to take at once: take {MOST_AT_ONCE} at the most"
         );
         return Err(Error::bad_setting("permits", reason));
     }
-    let ask = Ask { name: name.clone(), term, patience, permits, under: None };
     let guard = engine.shared.on_runtime(acquire(engine, ask)).await?;
     Ok(guard.map(Permits::new))
 }

@@ -13,7 +13,12 @@ use crate::guard::Guard;
 /// On the wire the reader has an owner of its own, so that no late step of an earlier reader can meet it.
 ///
 /// Cancel-safe as [`acquire`].
-pub(crate) async fn read_under(engine: &Arc<Engine>, write: &Arc<Hold>, term: Term) -> Result<Guard, Error> {
+pub(crate) async fn read_under(
+    engine: &Arc<Engine>,
+    write: &Arc<Hold>,
+    term: Term,
+    replicas: u32,
+) -> Result<Guard, Error> {
     if write.name.kind() != Kind::Write {
         let reason = format!("{} is no write lock: only that can become a read lock", describe(&write.name));
         return Err(Error::Unsupported(reason));
@@ -23,7 +28,7 @@ pub(crate) async fn read_under(engine: &Arc<Engine>, write: &Arc<Hold>, term: Te
     }
     let name = write.name.of_other_kind(Kind::Read);
     let under = Some(Arc::clone(write));
-    let ask = Ask { name, term, patience: Patience::Endless, permits: 1, under };
+    let ask = Ask { name, term, patience: Patience::Endless, permits: 1, replicas, under };
     let lost = || Error::Lost { name: write.name.to_string(), reason: LostReason::Taken };
     acquire(engine, ask).await?.ok_or_else(lost)
 }

@@ -8,37 +8,43 @@ use super::acquire::Patience;
 use super::errand::Errand;
 use super::hold::{Hold, Standing, Term};
 use super::troubles::Troubles;
-use crate::backend::Answer;
+use crate::backend::{Answer, Care};
+use crate::clock;
 use crate::error::{Error, LostReason};
 use crate::guard::Guard;
 
-/// Deepens a hold by one. Does not queue behind those who wait for the lock; `patience` is for a store that does not answer.
+/// How a hold is to be deepened.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Deepening {
+    pub(crate) term: Term,
+    /// For a store that does not answer.
+    pub(crate) patience: Patience,
+    /// How many replicas must have acknowledged it; not fewer than the hold itself wants.
+    pub(crate) replicas: u32,
+}
+
+/// Deepens a hold by one. Does not queue behind those who wait for the lock.
 ///
 /// Cancel-safe: a request that is under way is finished by the engine, and the new guard dropped.
 pub(crate) async fn reenter(
     engine: &Arc<Engine>,
     hold: &Arc<Hold>,
-    term: Term,
-    patience: Patience,
+    deepening: Deepening,
 ) -> Result<Guard, Error> {
     let shared = &engine.shared;
     shared.check_open()?;
-    shared.settings.patience(term.lease())?;
+    shared.settings.patience(deepening.term.lease())?;
     if hold.name.kind() == Kind::Plain {
         let reason =
             format!("plain lock {:?} has no hold count: it cannot be taken twice", hold.name.as_str());
         return Err(Error::Unsupported(reason));
     }
-    Errand::new(&shared.errands, deepen(Arc::clone(engine), Arc::clone(hold), term, patience)).await
+    Errand::new(&shared.errands, deepen(Arc::clone(engine), Arc::clone(hold), deepening)).await
 }
 
-async fn deepen(
-    engine: Arc<Engine>,
-    hold: Arc<Hold>,
-    term: Term,
-    patience: Patience,
-) -> Result<Guard, Error> {
+async fn deepen(engine: Arc<Engine>, hold: Arc<Hold>, deepening: Deepening) -> Result<Guard, Error> {
     let shared = &engine.shared;
+    let Deepening { term, patience, replicas } = deepening;
     let limit = shared.settings.patience(term.lease())?;
     let name = || hold.name.to_string();
     let mut troubles = Troubles::new(shared.settings.retry_for, patience);
@@ -54,34 +60,40 @@ async fn deepen(
             return Err(Error::NotHeld { name: name(), owner: hold.owner.to_string() });
         }
         let wish = shared.wish(&hold.name, term.lease(), false);
-        let failure = match shared.backend.acquire(hold.claim(target), wish, limit).await {
-            Ok(Answer { value: Acquired::Granted, sent }) => {
-                hold.confirmed_for(term.lease(), sent.at);
-                return admit(&engine, &hold, target, term, None);
-            }
-            Ok(Answer { value: Acquired::GrantedWith { token }, sent }) => {
-                shared.tokens.saw(&hold.name, token);
-                hold.confirmed_for(term.lease(), sent.at);
-                return admit(&engine, &hold, target, term, Some(token));
-            }
-            Ok(_) => {
+        let care = Care { limit, replicas: replicas.max(hold.replicas_wanted()) };
+        let failure = match shared.backend.acquire(hold.claim(target), wish, care).await {
+            Ok(Answer { value: Acquired::Busy { .. } | Acquired::Gone, .. }) => {
                 shared.lose(&hold, LostReason::Taken);
                 return Err(Error::Lost { name: name(), reason: LostReason::Taken });
             }
+            Ok(Answer { value, sent, replicas: reached }) => {
+                let token = match value {
+                    Acquired::GrantedWith { token } => Some(token),
+                    _ => None,
+                };
+                token.inspect(|token| shared.tokens.saw(&hold.name, *token));
+                hold.confirmed_for(term.lease(), sent.at);
+                hold.was_acknowledged_by(care.replicas, reached);
+                return admit(&engine, &hold, target, term, token);
+            }
             Err(failure) => failure,
         };
-        if let Some(sent) = failure.in_doubt {
+        if failure.in_doubt.is_some() {
             hold.may_last_for(term.lease());
             let mut state = hold.state();
-            state.doubt = Some(sent.adds_doubt_to(state.doubt, term.lease()));
+            state.doubt = failure.adds_doubt_to(state.doubt, term.lease().as_duration());
             // The count on the store is the old one or the new one: the next release says it again.
             state.confirmed = target;
         }
         drop(turn);
+        let stands = failure.stands;
         match troubles.after(failure, || format!("reentry of lock {:?}", hold.name.as_str())) {
             Ok(pause) => tokio::time::sleep(pause).await,
             Err(error) => {
-                shared.bring_down_later(&hold);
+                // Where the store is there to be asked, who is told of the failure finds the old count.
+                if !stands || shared.bring_down(&hold, clock::now() + limit).await.is_err() {
+                    shared.bring_down_later(&hold);
+                }
                 return Err(error);
             }
         }

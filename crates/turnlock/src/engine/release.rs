@@ -155,8 +155,11 @@ impl Shared {
                 }
                 Err(failure)
             }
-            Ok(Answer { value: Released::Freed | Released::Lowered, sent }) => {
+            Ok(Answer { value: Released::Freed | Released::Lowered, sent, .. }) => {
                 tracing::debug!(name = %hold.name, owner = %hold.owner, count = target, "released");
+                if target == 0 {
+                    self.farewells.note(hold);
+                }
                 let mut state = hold.state();
                 state.confirmed = target;
                 state.doubt = sent.leaves_of(state.doubt);
@@ -245,7 +248,13 @@ impl Shared {
         async move { drop(done.await) }
     }
 
-    fn undo(self: &Arc<Self>, claim: Claim<'_>, limit: Duration, doubt: Doubt) -> oneshot::Receiver<()> {
+    /// Undoes, in any case, what is in doubt. Ready when that is done.
+    pub(super) fn undo(
+        self: &Arc<Self>,
+        claim: Claim<'_>,
+        limit: Duration,
+        doubt: Doubt,
+    ) -> oneshot::Receiver<()> {
         let shared = Arc::clone(self);
         let (tell_done, done) = oneshot::channel();
         let (name, owner, permits) = (claim.name.clone(), claim.owner.clone(), claim.permits);

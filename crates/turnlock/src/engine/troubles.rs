@@ -34,8 +34,8 @@ impl Troubles {
         what: impl FnOnce() -> String,
     ) -> Result<Duration, Error> {
         let now = clock::now();
-        // The first failure may only mean that a connection has died since it was last used.
-        let is_first = self.now.is_none();
+        // The first failure may only mean that a connection has died since it was last used. One that stands was answered.
+        let is_first = self.now.is_none() && !failure.stands;
         let since = self.now.take().map_or(now, |(since, _)| since);
         let is_borne = is_first || now < (since + self.bearable).min(self.patience.end());
         if !failure.is_worth_a_retry() || !is_borne {

@@ -11,7 +11,7 @@ use turnlock_core::{Lease, Moment};
 
 use super::Shared;
 use super::hold::{Hold, Standing};
-use crate::backend::{Answer, Renewal};
+use crate::backend::{Answer, Care, Renewal};
 use crate::clock;
 use crate::error::LostReason;
 
@@ -125,14 +125,14 @@ pub(super) async fn run(engine: Weak<Shared>) {
                 lines.push((line(&shared, &hold, now), hold));
             }
         }
-        // One request for each way to renew, and not too long a one.
-        lines.sort_by_key(|(line, _)| line.name.kind().renewed_as() as u8);
-        while let Some((first, _)) = lines.first() {
-            let kind = first.name.kind().renewed_as();
+        // One request for each way to renew and each number of replicas, and not too long a one.
+        lines.sort_by_key(manner);
+        while let Some(first) = lines.first().map(manner) {
             let mut size = 0;
-            let fits = |(line, _): &&(Renewal, Arc<Hold>)| {
-                size += line.permits as usize;
-                line.name.kind().renewed_as() == kind && size <= BATCH.max(line.permits as usize)
+            let fits = |line: &&(Renewal, Arc<Hold>)| {
+                let permits = line.0.permits as usize;
+                size += permits;
+                manner(line) == first && size <= BATCH.max(permits)
             };
             let count = lines.iter().take_while(fits).count().max(1);
             let rest = lines.split_off(count);
@@ -148,6 +148,13 @@ pub(super) async fn run(engine: Weak<Shared>) {
     }
 }
 
+/// What the lines of one request have in common: the way to renew, and how many replicas must acknowledge it. A look
+/// changes nothing, so there is nothing to acknowledge.
+fn manner((line, hold): &(Renewal, Arc<Hold>)) -> (u8, u32) {
+    let replicas = if line.lease.is_some() { hold.replicas_wanted() } else { 0 };
+    (line.name.kind().renewed_as() as u8, replicas)
+}
+
 /// What to say of a hold: its lease anew, the rest of a fixed lease that others may have shortened, or nothing.
 fn line(shared: &Shared, hold: &Hold, now: Moment) -> Renewal {
     let rest = || {
@@ -160,24 +167,39 @@ fn line(shared: &Shared, hold: &Hold, now: Moment) -> Renewal {
 
 /// Renews, or looks at, a batch of holds.
 async fn renew(shared: Arc<Shared>, lines: Vec<(Renewal, Arc<Hold>)>) {
+    let (_, wanted) = lines.first().map(manner).unwrap_or_default();
     let (renewals, holds): (Vec<_>, Vec<_>) = lines.into_iter().unzip();
     let shortest = renewals.iter().filter_map(|line| line.lease).min().unwrap_or(shared.settings.watchdog);
     let limit = shared.settings.patience(shortest).unwrap_or_else(|_| shared.settings.usual_patience());
     let asked = clock::now();
-    let (outcomes, sent) = match shared.backend.renew(&renewals, limit).await {
-        Ok(Answer { value, sent }) => (value, sent.at),
-        Err(failure) => {
-            let holds = holds.len();
-            tracing::warn!(%failure, holds, "renewal in doubt: it is tried again until the leases end");
-            (Vec::new(), asked)
-        }
-    };
+    let (outcomes, sent, reached) =
+        match shared.backend.renew(&renewals, Care { limit, replicas: wanted }).await {
+            Ok(Answer { value, sent, replicas }) => {
+                if replicas < wanted && value.contains(&None) {
+                    let holds = holds.len();
+                    tracing::warn!(
+                        replicas,
+                        wanted,
+                        holds,
+                        "renewal reached too few replicas: it is tried again until the leases end"
+                    );
+                }
+                (value, sent.at, replicas)
+            }
+            Err(failure) => {
+                let holds = holds.len();
+                tracing::warn!(%failure, holds, "renewal in doubt: it is tried again until the leases end");
+                (Vec::new(), asked, 0)
+            }
+        };
     let outcomes = outcomes.into_iter().chain(std::iter::repeat(None));
     for ((hold, line), outcome) in holds.iter().zip(&renewals).zip(outcomes) {
         match (outcome, line.lease) {
             (Some(Renewed::Renewed), Some(lease)) => {
                 tracing::trace!(name = %hold.name, owner = %hold.owner, "renewed");
                 hold.confirmed_for(lease, sent);
+                // Where several servers were asked, by the fewest that any of them reached, and no fewer than it had to be.
+                hold.was_acknowledged_by(wanted, reached.max(wanted));
                 shared.watchdog.plan_after(hold, sent);
             }
             // Only looked at, and found or not answered for: its end is planned.

@@ -22,6 +22,11 @@ pub(super) fn acquired(value: Value) -> Result<Acquired, Value> {
     }
 }
 
+/// Whether an acquire was granted, and so wrote something.
+pub(super) fn is_grant(value: &Value) -> bool {
+    matches!(value, Value::Nil | Value::Array(_))
+}
+
 pub(super) fn released(value: Value) -> Result<Released, Value> {
     match value {
         Value::Nil => Ok(Released::NotHeld),
@@ -43,6 +48,11 @@ pub(super) fn renewed(value: Value) -> Result<Vec<Option<Renewed>>, Value> {
         0 => Some(Renewed::NotHeld),
         _ => None,
     })
+}
+
+/// Whether any line of a renewal was renewed.
+pub(super) fn is_any_renewed(value: &Value) -> bool {
+    matches!(value, Value::Array(lines) if lines.contains(&Value::Int(1)))
 }
 
 pub(super) fn places(value: Value) -> Result<Vec<Option<Place>>, Value> {

@@ -1,12 +1,16 @@
 //! What an error of the `redis` crate means for a step.
 
+use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::{ErrorKind, RedisError, ServerErrorKind};
+use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
 
+use super::address::Address;
+use super::place::Place;
 use crate::backend::{Failure, FailureKind, Sent};
+use crate::error::Cause;
 
 /// Whether the server answered with this error. If it did, the script did nothing: its writes come after its checks.
 pub(super) fn is_answer(error: &RedisError) -> bool {
@@ -18,12 +22,12 @@ pub(super) fn is_answer(error: &RedisError) -> bool {
 
 /// Whether the connection is of no further use.
 pub(super) fn breaks_connection(error: &RedisError) -> bool {
-    !is_answer(error) || error.is_unrecoverable_error() || is_read_only(error)
+    !is_answer(error) || error.is_unrecoverable_error() || is_of_replica(error)
 }
 
 /// Whether the server is a replica: whoever stands behind the address now may be another one.
-fn is_read_only(error: &RedisError) -> bool {
-    error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly)
+fn is_of_replica(error: &RedisError) -> bool {
+    matches!(error.kind(), ErrorKind::Server(ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown))
         // Up to Redis 6 the code stands inside the text of the script's error.
         || error.detail().is_some_and(|text| text.contains("READONLY"))
 }
@@ -40,21 +44,128 @@ pub(super) fn is_wrong_type(error: &RedisError) -> bool {
 /// A failure from an error; `sent` says when and where the request left, if it did.
 pub(super) fn from_error(error: RedisError, sent: Option<Sent>) -> Failure {
     let in_doubt = if is_answer(&error) { None } else { sent };
-    let kind = if is_denial(&error) {
-        FailureKind::Denied(Arc::new(error))
-    } else {
-        FailureKind::Unavailable(Arc::new(error))
-    };
-    Failure { kind, in_doubt }
+    let is_denial = is_denial(&error);
+    let cause: Cause = if error.code().is_some() { Arc::new(Refusal(error)) } else { Arc::new(error) };
+    let kind = if is_denial { FailureKind::Denied(cause) } else { FailureKind::Unavailable(cause) };
+    Failure { kind, in_doubt, stands: false }
+}
+
+/// What a server answered, in its own words, by which others find it: LOADING, CLUSTERDOWN, NOREPLICAS …
+#[derive(Debug)]
+struct Refusal(RedisError);
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.0.code().unwrap_or("ERR"), self.0.detail().unwrap_or_default())
+    }
+}
+
+impl std::error::Error for Refusal {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.0)
+    }
 }
 
 /// A failure for want of an answer.
 pub(super) fn timed_out(what: &str, limit: Duration, sent: Option<Sent>) -> Failure {
     let error = io::Error::new(io::ErrorKind::TimedOut, format!("no {what} within {limit:?}"));
-    Failure { kind: FailureKind::Unavailable(Arc::new(error)), in_doubt: sent }
+    Failure { kind: FailureKind::Unavailable(Arc::new(error)), in_doubt: sent, stands: false }
 }
 
-fn is_denial(error: &RedisError) -> bool {
+/// A failure that is best told in our own words.
+pub(super) fn unavailable(text: String) -> Failure {
+    Failure::refused(FailureKind::Unavailable(Arc::new(io::Error::other(text))))
+}
+
+/// The answer came from a server that is not the master any more.
+pub(super) fn deposed(sent: Sent) -> Failure {
+    let error = io::Error::other("the server that answered is not the master any more");
+    Failure { kind: FailureKind::Unavailable(Arc::new(error)), in_doubt: Some(sent), stands: false }
+}
+
+/// While a connection was being made, the place was found to be elsewhere.
+pub(super) fn moved_on(place: &Place, from: &Address) -> Failure {
+    unavailable(format!("{place} is not at {from} any more"))
+}
+
+pub(super) fn no_connection(place: &Place, limit: Duration) -> Failure {
+    timed_out(&format!("connection to {place}"), limit, None)
+}
+
+/// What became of the try to get in at `address`.
+pub(super) fn not_let_in(address: &Address, error: RedisError) -> Failure {
+    if is_denial(&error) {
+        return Failure::refused(FailureKind::Denied(Arc::new(error)));
+    }
+    unavailable(format!("no connection to {address}: {error}"))
+}
+
+/// An error if the answer to ROLE says that the server is something else than a master.
+pub(super) fn check_master(address: &Address, role: &Value) -> Result<(), Failure> {
+    let Value::Array(role) = role else { return Ok(()) };
+    let text = |place: usize| match role.get(place) {
+        Some(Value::BulkString(text)) => String::from_utf8_lossy(text).into_owned(),
+        Some(Value::Int(number)) => number.to_string(),
+        _ => String::new(),
+    };
+    match text(0).as_str() {
+        "slave" => Err(unavailable(format!(
+            "{address} is a replica (READONLY), of {}:{}{}: locks live on the master; give its address, or let sentinels \
+             find it (redis+sentinel://)",
+            text(1),
+            text(2),
+            if text(3) == "connected" { "" } else { ", which it does not reach (MASTERDOWN)" }
+        ))),
+        "sentinel" => Err(unavailable(format!(
+            "{address} is a sentinel: write redis+sentinel://{address}/NAME with the name of the master"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Where else a node of a cluster says that a slot is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Redirect {
+    /// For good.
+    Moved(Address),
+    /// For this one request: the slot is moving.
+    Ask(Address),
+}
+
+/// Where to go instead; `node` is the one that said it, and may leave out a host that is its own.
+pub(super) fn redirect(error: &RedisError, node: &Address) -> Option<Redirect> {
+    let (address, _) = error.redirect_node()?;
+    let (host, port) = address.rsplit_once(':')?;
+    let port = port.parse().ok()?;
+    let host = match (host, node) {
+        // It does not know its name, and may not say its address.
+        ("?", _) => return None,
+        ("", Address::Tcp { host, .. }) => host,
+        (host, _) => host,
+    };
+    let address = Address::tcp(host.trim_matches(['[', ']']), port);
+    let is_ask = error.kind() == ErrorKind::Server(ServerErrorKind::Ask);
+    Some(if is_ask { Redirect::Ask(address) } else { Redirect::Moved(address) })
+}
+
+/// Whether the keys of a script are on two nodes just now.
+pub(super) fn is_split(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::Server(ServerErrorKind::TryAgain)
+}
+
+/// Whether a failure is for that reason.
+pub(super) fn is_of_split(failure: &Failure) -> bool {
+    let FailureKind::Unavailable(cause) = &failure.kind else { return false };
+    cause.downcast_ref::<Refusal>().is_some_and(|refusal| is_split(&refusal.0))
+}
+
+/// Whether another look at the cluster is worth while.
+pub(super) fn is_of_cluster(error: &RedisError) -> bool {
+    error.is_cluster_error() || is_of_replica(error)
+}
+
+/// Whether it will not be allowed later either.
+pub(super) fn is_denial(error: &RedisError) -> bool {
     matches!(
         error.kind(),
         ErrorKind::AuthenticationFailed

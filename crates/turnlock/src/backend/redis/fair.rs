@@ -3,7 +3,7 @@
 use turnlock_core::LockName;
 use turnlock_core::model::{Claim, Wish};
 
-use super::link::ScriptCall;
+use super::script_call::ScriptCall;
 use super::scripts::{self, Script};
 use crate::backend::Waiter;
 
@@ -26,13 +26,13 @@ pub(super) fn release(claim: Claim<'_>) -> ScriptCall {
     call.arg(claim.owner.as_str()).arg(claim.target).arg(claim.name.common_channel())
 }
 
-pub(super) fn attend(first: &LockName, waiters: &[Waiter]) -> ScriptCall {
+pub(super) fn attend(waiters: &[Waiter]) -> ScriptCall {
     let keys = |Waiter { name, .. }: &Waiter| {
         let [queue, deadlines, signs] = beside(name);
         [name.key().to_owned(), queue, deadlines, signs]
     };
     let keys: Vec<_> = waiters.iter().flat_map(keys).collect();
-    let call = ScriptCall::on_many(&scripts::FAIR_ATTEND, first, &keys);
+    let call = ScriptCall::on_many(&scripts::FAIR_ATTEND, &waiters[0].name, &keys);
     waiters
         .iter()
         .fold(call, |call, waiter| call.arg(waiter.owner.as_str()).arg(waiter.name.common_channel()))

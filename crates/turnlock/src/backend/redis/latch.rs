@@ -3,7 +3,7 @@
 use turnlock_core::model::Deed;
 use turnlock_core::{LockName, OwnerId};
 
-use super::link::ScriptCall;
+use super::script_call::ScriptCall;
 use super::{requests, scripts, semaphore};
 
 pub(super) fn perform(name: &LockName, deed: Deed, request: &OwnerId) -> ScriptCall {

@@ -1,35 +1,50 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use redis::aio::MultiplexedConnection;
-use redis::{Arg, AsyncConnectionConfig, Cmd, RedisError, ToRedisArgs, Value};
-use turnlock_core::{LockName, Moment};
+use redis::{AsyncConnectionConfig, Cmd, RedisError, RedisResult, Value};
+use tokio::task::AbortHandle;
+use turnlock_core::Moment;
 
+use super::common::Common;
 use super::failure;
-use super::scripts::{self, Script};
-use crate::backend::{Answer, Failure, FailureKind, Sent, Signals};
+use super::place::{Place, Stay};
+use super::script_call::ScriptCall;
+use super::scripts;
+use crate::backend::{Failure, Sent};
 use crate::clock;
 
-/// The connection for commands: one at a time, shared by all callers, made anew when it breaks.
+/// A connection for commands: one at a time, shared by all callers, made anew when it breaks.
 ///
 /// It never sends a request twice by itself. Each connection has a number, so that those who care for the order of
 /// requests know which of them went the same way.
 pub(super) struct Link {
-    client: redis::Client,
-    connect_limit: Duration,
+    pub(super) common: Arc<Common>,
+    place: Place,
+    purpose: Purpose,
     wire: Mutex<Option<Arc<Wire>>>,
     /// Held while a connection is being made, so that only one is. When the last try failed, and how: those who waited for
     /// it have their answer, and do not try one after the other.
     dialling: tokio::sync::Mutex<Option<(Moment, Failure)>>,
-    dialled: AtomicU64,
-    pub(super) signals: OnceLock<Weak<dyn Signals>>,
+    was_connected: AtomicBool,
+}
+
+/// What a connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// Locks: the server must be a master. The scripts are loaded.
+    Scripts,
+    /// The same, beside a connection that has loaded the scripts.
+    Beside,
+    /// Questions about the set-up, which any server answers.
+    Inquiry,
 }
 
 /// What became of a request.
-enum Outcome {
+pub(super) enum Outcome {
     Answered(Value, Sent),
     /// The server answered with an error: nothing was done.
     Refused(RedisError),
@@ -37,9 +52,13 @@ enum Outcome {
     Unanswered(Failure),
 }
 
-struct Wire {
+pub(super) struct Wire {
     connection: MultiplexedConnection,
+    /// What moves the bytes; ends with the last one who uses the connection.
+    driver: AbortHandle,
     number: u64,
+    /// When the place was found where this leads to.
+    epoch: u64,
     /// When the last answer came, in microseconds of our clock.
     last_answer: AtomicU64,
     /// Whether something happened that may have cost the connection.
@@ -53,57 +72,74 @@ const SILENCE: Duration = Duration::from_secs(10);
 /// How long it has to answer.
 const PING_LIMIT: Duration = Duration::from_secs(1);
 
+/// How many requests may wait to be written. More than a lane sends at once: behind a full queue, requests of one sender
+/// can overtake each other.
+const QUEUE: usize = 1024;
+
 impl Wire {
     fn is_suspect(&self) -> bool {
         let last_answer = Moment::from_micros(self.last_answer.load(Ordering::Relaxed));
         self.suspect.load(Ordering::Relaxed) || clock::now().since(last_answer) > SILENCE
     }
+
+    fn has_answered(&self) {
+        self.last_answer.store(clock::now().as_micros(), Ordering::Relaxed);
+    }
+}
+
+impl Drop for Wire {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
 }
 
 impl Link {
-    pub(super) fn new(client: redis::Client, connect_limit: Duration) -> Self {
+    pub(super) fn new(common: &Arc<Common>, place: Place, purpose: Purpose) -> Self {
         Self {
-            client,
-            connect_limit,
+            common: Arc::clone(common),
+            place,
+            purpose,
             wire: Mutex::new(None),
             dialling: tokio::sync::Mutex::new(None),
-            dialled: AtomicU64::new(0),
-            signals: OnceLock::new(),
+            was_connected: AtomicBool::new(false),
         }
     }
 
-    /// Makes sure that there is a connection.
-    pub(super) async fn connect(&self) -> Result<(), Failure> {
-        self.wire().await.map(drop)
-    }
-
-    /// Runs a script. Waits for the answer for `limit` at the most, not counting the time to connect.
-    pub(super) async fn run(&self, call: ScriptCall, limit: Duration) -> Result<Answer<Value>, Failure> {
+    /// Runs a script. Waits for the answer for `limit` at the most, not counting the time to connect. With `asking`, the
+    /// node is told that it was named by another, from which the slot is moving to it.
+    pub(super) async fn ask(
+        &self,
+        call: &ScriptCall,
+        asking: bool,
+        limit: Duration,
+    ) -> Result<Outcome, Failure> {
         let wire = self.wire().await?;
-        let mut outcome = self.send(&wire, &call.cmd, limit).await;
+        let dialect = self.common.dialect;
+        let outcome = self.send(&wire, &call.by_hash(dialect), asking, limit).await;
         if matches!(&outcome, Outcome::Refused(error) if failure::is_unknown_script(error)) {
             // The server forgot its scripts (SCRIPT FLUSH, a restart). It did nothing, so this is no resend.
-            outcome = self.send(&wire, &call.by_text(), limit).await;
+            return Ok(self.send(&wire, &call.by_text(dialect), asking, limit).await);
         }
-        match outcome {
-            Outcome::Answered(value, sent) => Ok(Answer { value, sent }),
-            Outcome::Refused(error) if failure::is_wrong_type(&error) => {
-                Err(self.foreign_key(&wire, &call, limit).await)
-            }
-            Outcome::Refused(error) if error.code() == Some("CORRUPT") => {
-                let found = error.detail().unwrap_or("something else").to_owned();
-                Err(Failure::refused(FailureKind::Corrupt { key: call.lock.key().to_owned(), found }))
-            }
-            Outcome::Refused(error) => Err(failure::from_error(error, None)),
-            Outcome::Unanswered(failure) => Err(failure),
-        }
+        Ok(outcome)
+    }
+
+    /// Sends a command that is no script.
+    pub(super) async fn command(&self, cmd: &Cmd, limit: Duration) -> Result<Outcome, Failure> {
+        let wire = self.wire().await?;
+        Ok(self.send(&wire, cmd, false, limit).await)
     }
 
     /// Sends one request.
-    async fn send(&self, wire: &Wire, cmd: &Cmd, limit: Duration) -> Outcome {
+    pub(super) async fn send(&self, wire: &Wire, cmd: &Cmd, asking: bool, limit: Duration) -> Outcome {
         let sent = Sent { connection: wire.number, at: clock::now() };
-        let mut connection = wire.connection.clone();
-        let answer = tokio::time::timeout(limit, connection.send_packed_command(cmd)).await;
+        let answer = tokio::select! {
+            answer = tokio::time::timeout(limit, exchange(wire.connection.clone(), cmd, asking)) => answer,
+            // The word of one who is not the master any more: not waited for, and not listened to below.
+            () = self.place.moves_on_from(wire.epoch) => {
+                self.hang_up(wire);
+                return Outcome::Unanswered(failure::deposed(sent));
+            }
+        };
         let Ok(answer) = answer else {
             // Where others are being answered, the connection lives and one request was slow. Where nobody is, the
             // other side may be gone without a word, and a new connection is the way to find out.
@@ -113,15 +149,19 @@ impl Link {
             return Outcome::Unanswered(failure::timed_out("answer", limit, Some(sent)));
         };
         match answer.and_then(Value::extract_error) {
+            Ok(_) if self.place.has_moved_since(wire.epoch) => {
+                self.hang_up(wire);
+                Outcome::Unanswered(failure::deposed(sent))
+            }
             Ok(value) => {
-                wire.last_answer.store(clock::now().as_micros(), Ordering::Relaxed);
+                wire.has_answered();
                 Outcome::Answered(value, sent)
             }
             Err(error) => {
                 if failure::breaks_connection(&error) {
                     self.hang_up(wire);
                 } else {
-                    wire.last_answer.store(clock::now().as_micros(), Ordering::Relaxed);
+                    wire.has_answered();
                 }
                 match error {
                     error if failure::is_answer(&error) => Outcome::Refused(error),
@@ -131,18 +171,8 @@ impl Link {
         }
     }
 
-    async fn foreign_key(&self, wire: &Wire, call: &ScriptCall, limit: Duration) -> Failure {
-        let key = call.lock.key().to_owned();
-        let mut cmd = redis::cmd("TYPE");
-        cmd.arg(&key);
-        let found = match self.send(wire, &cmd, limit).await {
-            Outcome::Answered(Value::SimpleString(kind), _) => format!("a value of type {kind}"),
-            _ => "a value of another type".to_owned(),
-        };
-        Failure::refused(FailureKind::Corrupt { key, found })
-    }
-
-    async fn wire(&self) -> Result<Arc<Wire>, Failure> {
+    /// The connection, made first if need be.
+    pub(super) async fn wire(&self) -> Result<Arc<Wire>, Failure> {
         if let Some(wire) = self.current().filter(|wire| !wire.is_suspect()) {
             return Ok(wire);
         }
@@ -163,24 +193,13 @@ impl Link {
     }
 
     async fn new_wire(&self) -> Result<Arc<Wire>, Failure> {
-        let number = self.dialled.fetch_add(1, Ordering::Relaxed) + 1;
-        let connection = match tokio::time::timeout(self.connect_limit, self.dial()).await {
-            Ok(dialled) => dialled.map_err(|error| failure::from_error(error, None))?,
-            Err(_) => return Err(failure::timed_out("connection", self.connect_limit, None)),
-        };
-        let wire = Wire {
-            connection,
-            number,
-            last_answer: AtomicU64::new(clock::now().as_micros()),
-            suspect: AtomicBool::new(false),
-        };
-        let wire = Arc::new(wire);
+        let limit = self.common.access.connect_limit;
+        let dialled = tokio::time::timeout(limit, self.dial()).await;
+        let wire = Arc::new(dialled.unwrap_or_else(|_| Err(failure::no_connection(&self.place, limit)))?);
         *self.wire.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&wire));
-        if number > 1 {
-            tracing::info!(connection = number, "connected again");
-            if let Some(signals) = self.signals.get().and_then(Weak::upgrade) {
-                signals.connection_changed();
-            }
+        if self.was_connected.swap(true, Ordering::Relaxed) && self.purpose == Purpose::Scripts {
+            tracing::info!(connection = wire.number, place = %self.place, "connected again");
+            self.common.tell(|signals| signals.server_changed());
         }
         Ok(wire)
     }
@@ -189,7 +208,8 @@ impl Link {
     /// doubt, and this one does no harm.
     async fn is_alive(&self, wire: &Wire) -> bool {
         wire.suspect.store(false, Ordering::Relaxed);
-        let outcome = self.send(wire, &redis::cmd("PING"), self.connect_limit.min(PING_LIMIT)).await;
+        let limit = self.common.access.connect_limit.min(PING_LIMIT);
+        let outcome = self.send(wire, &redis::cmd("PING"), false, limit).await;
         matches!(outcome, Outcome::Answered(..) | Outcome::Refused(_))
     }
 
@@ -200,29 +220,76 @@ impl Link {
         }
     }
 
-    async fn dial(&self) -> Result<MultiplexedConnection, RedisError> {
-        // The limits are ours: on a step, and on the whole of connecting.
-        let config = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
-        let connection = self.client.get_multiplexed_async_connection_with_config(&config).await?;
-        let load = |script: &Script| {
-            let mut cmd = redis::cmd("SCRIPT");
-            cmd.arg("LOAD").arg(script.text);
-            let mut connection = connection.clone();
-            async move { cmd.query_async::<()>(&mut connection).await }
-        };
-        for outcome in join_all(scripts::all().map(load)).await {
-            // A user who may not load scripts can still run them by their text.
-            if let Err(error) = outcome
-                && (failure::breaks_connection(&error) || failure::is_unauthenticated(&error))
-            {
-                return Err(error);
-            }
+    async fn dial(&self) -> Result<Wire, Failure> {
+        let stay = self.place.find().await?;
+        tokio::select! {
+            wire = self.enter(&stay) => wire,
+            // A server that died in silence would be waited for although another one is the master by now.
+            () = self.place.moves_on_from(stay.epoch) => Err(failure::moved_on(&self.place, &stay.address)),
         }
-        Ok(connection)
     }
 
+    async fn enter(&self, stay: &Stay) -> Result<Wire, Failure> {
+        let common = &self.common;
+        let at = |error| failure::not_let_in(&stay.address, error);
+        let stream = common.access.dial(&stay.address).await.map_err(|error| at(error.into()))?;
+        // The limits are ours: on a step, and on the whole of connecting.
+        let config = AsyncConnectionConfig::new()
+            .set_response_timeout(None)
+            .set_connection_timeout(None)
+            .set_pipeline_buffer_size(QUEUE);
+        let login = common.access.login();
+        let (connection, driver) =
+            MultiplexedConnection::new_with_config(&login, stream, config).await.map_err(at)?;
+        let wire = Wire {
+            connection,
+            driver: common.runtime.spawn(driver).abort_handle(),
+            number: common.next_number(),
+            epoch: stay.epoch,
+            last_answer: AtomicU64::new(clock::now().as_micros()),
+            suspect: AtomicBool::new(false),
+        };
+        if self.purpose != Purpose::Inquiry
+            && let Some(role) = self.said(&wire, &[redis::cmd("ROLE")]).await.map_err(at)?.first()
+        {
+            failure::check_master(&stay.address, role)?;
+        }
+        self.said(&wire, &self.introduction()).await.map_err(at)?;
+        Ok(wire)
+    }
+
+    /// Says something on a new connection. The answers, without refusals: a user who may not load scripts can still run
+    /// them by their text, and one who may not ask for a role finds out later.
+    async fn said(&self, wire: &Wire, said: &[Cmd]) -> RedisResult<Vec<Value>> {
+        let answers = join_all(said.iter().map(|cmd| exchange(wire.connection.clone(), cmd, false))).await;
+        let is_borne =
+            |error: &RedisError| !failure::breaks_connection(error) && !failure::is_unauthenticated(error);
+        let answers = answers.into_iter().map(|answer| answer.and_then(Value::extract_error));
+        answers.filter(|answer| !matches!(answer, Err(error) if is_borne(error))).collect()
+    }
+
+    /// What is said on a new connection to a server that is one of those we want.
+    fn introduction(&self) -> Vec<Cmd> {
+        let mut said = Vec::new();
+        if let Some(name) = &self.common.access.client_name {
+            let mut cmd = redis::cmd("CLIENT");
+            cmd.arg("SETNAME").arg(name);
+            said.push(cmd);
+        }
+        if self.purpose == Purpose::Scripts {
+            said.extend(scripts::all().map(|script| {
+                let mut cmd = redis::cmd("SCRIPT");
+                cmd.arg("LOAD").arg(&script.spoken(self.common.dialect).text);
+                cmd
+            }));
+        }
+        said
+    }
+
+    /// The connection that is there, if it leads where it should.
     fn current(&self) -> Option<Arc<Wire>> {
-        self.wire.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let wire = self.wire.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        wire.filter(|wire| !self.place.has_moved_since(wire.epoch))
     }
 
     /// Gives up a connection, unless it was replaced meanwhile.
@@ -230,63 +297,25 @@ impl Link {
         let mut wire = self.wire.lock().unwrap_or_else(PoisonError::into_inner);
         if wire.as_ref().is_some_and(|wire| wire.number == broken.number) {
             *wire = None;
-            tracing::warn!(connection = broken.number, "connection lost");
+            tracing::warn!(connection = broken.number, place = %self.place, "connection lost");
         }
     }
 }
 
 impl fmt::Debug for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Link")
-            .field("server", &self.client.get_connection_info().addr().to_string())
-            .finish_non_exhaustive()
+        f.debug_struct("Link").field("place", &self.place.to_string()).finish_non_exhaustive()
     }
 }
 
-/// A script with its keys and arguments, ready to be sent by its hash.
-pub(super) struct ScriptCall {
-    script: &'static Script,
-    cmd: Cmd,
-    /// The first key, to be named in errors.
-    lock: LockName,
-}
-
-impl ScriptCall {
-    /// A call on the key of the name. Arguments follow with [`arg`](ScriptCall::arg).
-    pub(super) fn on(script: &'static Script, lock: &LockName) -> Self {
-        let mut call = Self { script, cmd: Cmd::with_capacity(8, 256), lock: lock.clone() };
-        call.cmd.arg("EVALSHA").arg(&script.hash).arg(1).arg(lock.key());
-        call
+/// One question and its answer.
+async fn exchange(mut connection: MultiplexedConnection, cmd: &Cmd, asking: bool) -> RedisResult<Value> {
+    if !asking {
+        return connection.send_packed_command(cmd).await;
     }
-
-    /// A call on the key of the name and others beside it.
-    pub(super) fn on_all(script: &'static Script, lock: &LockName, beside: &[&str]) -> Self {
-        let mut call = Self { script, cmd: Cmd::with_capacity(8 + beside.len(), 512), lock: lock.clone() };
-        call.cmd.arg("EVALSHA").arg(&script.hash).arg(1 + beside.len()).arg(lock.key()).arg(beside);
-        call
-    }
-
-    /// A call on the keys of many names; `keys` are all of them, and `first` is the name of the first.
-    pub(super) fn on_many(script: &'static Script, first: &LockName, keys: &[impl ToRedisArgs]) -> Self {
-        let mut call = Self { script, cmd: redis::cmd("EVALSHA"), lock: first.clone() };
-        call.cmd.arg(&script.hash).arg(keys.len()).arg(keys);
-        call
-    }
-
-    pub(super) fn arg(mut self, arg: impl ToRedisArgs) -> Self {
-        self.cmd.arg(arg);
-        self
-    }
-
-    /// The same call with the text of the script in place of its hash.
-    fn by_text(&self) -> Cmd {
-        let mut cmd = redis::cmd("EVAL");
-        cmd.arg(self.script.text);
-        for arg in self.cmd.args_iter().skip(2) {
-            if let Arg::Simple(bytes) = arg {
-                cmd.arg(bytes);
-            }
-        }
-        cmd
-    }
+    // In one go: it counts for just the next command of the connection.
+    let mut both = redis::pipe();
+    both.cmd("ASKING").add_command(cmd.clone());
+    let answers = connection.send_packed_commands(&both, 1, 1).await?;
+    Ok(answers.into_iter().next().unwrap_or(Value::Nil))
 }

@@ -1,20 +1,50 @@
-//! One Redis server: a request becomes a script with keys and arguments, its reply a typed answer.
+//! Redis, in whatever shape: a request becomes a script with keys and arguments, its reply a typed answer.
 
+mod access;
+mod address;
+#[cfg(feature = "tls")]
+mod any_server;
+mod arrival;
+mod batches;
+mod cluster;
+mod common;
 mod decode;
+mod examined;
 mod failure;
 mod fair;
+mod first_answer;
+mod inlet;
+mod lane;
+mod lanes;
 mod latch;
 mod link;
+mod listener;
+mod node;
 mod permits;
+mod place;
 mod plain;
 mod read_write;
 mod reentrant;
 mod requests;
+mod script_call;
 mod scripts;
+mod secret;
 mod semaphore;
+mod sentinel_report;
+mod sentinel_watch;
+mod sentinels;
+mod shape;
 mod subscriber;
 #[cfg(test)]
 mod tests;
+#[cfg(feature = "tls")]
+mod tls_dialler;
+#[cfg(not(feature = "tls"))]
+#[path = "no_tls_dialler.rs"]
+mod tls_dialler;
+#[cfg(feature = "tls")]
+mod tls_trouble;
+mod topology;
 
 use std::io;
 use std::pin::Pin;
@@ -25,49 +55,111 @@ use redis::Value;
 use turnlock_core::model::{Acquired, Claim, Deed, Place, Released, Renewed, Snapshot, Wish};
 use turnlock_core::{Kind, LockName, OwnerId};
 
-use super::{Answer, Backend, Failure, FailureKind, Renewal, Sent, Signals, Step, Waiter};
-use crate::clock;
-use link::{Link, ScriptCall};
-use subscriber::Subscriber;
+pub(crate) use access::Access;
+pub(crate) use address::Address;
+pub(crate) use secret::Secret;
+pub use shape::ClusterMessages;
+pub(crate) use shape::{Shape, Target};
+pub(crate) use tls_dialler::TlsDialler;
 
-/// Locks on one Redis server: a connection for commands, another for messages.
+use super::{Answer, Backend, Care, Examinees, Failure, FailureKind, Renewal, Sent, Signals, Step, Waiter};
+use arrival::{Arrival, Delivery};
+use script_call::ScriptCall;
+use topology::Topology;
+
+/// Locks on Redis, whatever its shape.
 #[derive(Debug)]
 pub(crate) struct Redis {
-    link: Arc<Link>,
-    subscriber: Subscriber,
+    topology: Topology,
 }
 
 impl Redis {
-    /// Connects both ways. Must be called on the runtime that is to drive the connections.
-    pub(crate) async fn connect(client: redis::Client, connect_limit: Duration) -> Result<Self, Failure> {
-        let link = Arc::new(Link::new(client.clone(), connect_limit));
-        link.connect().await?;
-        let subscriber = Subscriber::connect(client, connect_limit, Arc::clone(&link)).await?;
-        Ok(Self { link, subscriber })
+    /// Connects. Must be called on the runtime that is to drive the connections.
+    pub(crate) async fn connect(target: Target) -> Result<Self, Failure> {
+        Ok(Self { topology: Topology::connect(target).await? })
     }
 
+    /// One step that asks no replicas.
     fn step<T: Send + 'static>(
         &self,
         call: ScriptCall,
         limit: Duration,
         decode: impl FnOnce(Value) -> Result<T, Value> + Send + 'static,
     ) -> Step<T> {
-        let link = Arc::clone(&self.link);
+        deliver(self.topology.clone(), call, Delivery::plain(limit), |Arrival { value, sent, .. }| {
+            Ok(Answer::new(decode(value).map_err(|value| strange(&value))?, sent))
+        })
+    }
+
+    /// One request for many lines, each of which has an outcome of its own.
+    fn batch<L: Clone + Send + Sync + 'static, T: Send + 'static>(
+        &self,
+        lines: &[L],
+        name: fn(&L) -> &LockName,
+        call: fn(&[L]) -> ScriptCall,
+        delivery: Delivery,
+        finish: Finish<Vec<Option<T>>>,
+    ) -> Step<Vec<Option<T>>> {
+        let topology = self.topology.clone();
+        if !matches!(topology, Topology::Cluster(_)) {
+            return deliver(topology, call(lines), delivery, finish);
+        }
+        let lines = lines.to_vec();
         Box::pin(async move {
-            let Answer { value, sent } = link.run(call, limit).await?;
-            match decode(value) {
-                Ok(value) => Ok(Answer { value, sent }),
-                Err(value) => Err(Failure::refused(FailureKind::Unavailable(Arc::new(io::Error::new(
-                    io::ErrorKind::InvalidData,
-                    format!("the server answered a script with {value:?}"),
-                ))))),
-            }
+            let run = |lines: &[L]| {
+                let delivery = Delivery { is_divisible: lines.len() > 1, ..delivery };
+                deliver(topology.clone(), call(lines), delivery, finish)
+            };
+            batches::by_slot(&lines, |line| name(line).slot(), run).await
         })
     }
 }
 
+/// Makes what is wanted of what came of a script.
+type Finish<T> = fn(Arrival) -> Result<Answer<T>, Failure>;
+
+/// Runs a script, and makes what is wanted of what came of it.
+fn deliver<T: Send + 'static>(
+    topology: Topology,
+    call: ScriptCall,
+    delivery: Delivery,
+    finish: impl FnOnce(Arrival) -> Result<Answer<T>, Failure> + Send + 'static,
+) -> Step<T> {
+    Box::pin(async move { finish(topology.run(&call, delivery).await?) })
+}
+
+fn granted(Arrival { value, sent, replicas, shortfall }: Arrival) -> Result<Answer<Acquired>, Failure> {
+    match shortfall {
+        None => {
+            Ok(Answer { value: decode::acquired(value).map_err(|value| strange(&value))?, sent, replicas })
+        }
+        Some(kind) => Err(Failure::of_standing(kind, sent)),
+    }
+}
+
+fn renewed(arrival: Arrival) -> Result<Answer<Vec<Option<Renewed>>>, Failure> {
+    let Arrival { value, sent, replicas, shortfall } = arrival;
+    let mut value = decode::renewed(value).map_err(|value| strange(&value))?;
+    if shortfall.is_some() {
+        // What is gone is gone; what was renewed may be gone when another is promoted.
+        let renewed = |line: &&mut Option<Renewed>| **line == Some(Renewed::Renewed);
+        value.iter_mut().filter(renewed).for_each(|line| *line = None);
+    }
+    Ok(Answer { value, sent, replicas })
+}
+
+fn attended(Arrival { value, sent, .. }: Arrival) -> Result<Answer<Vec<Option<Place>>>, Failure> {
+    Ok(Answer::new(decode::places(value).map_err(|value| strange(&value))?, sent))
+}
+
+/// An answer that no script gives.
+fn strange(value: &Value) -> Failure {
+    let text = format!("the server answered a script with {value:?}");
+    Failure::refused(FailureKind::Unavailable(Arc::new(io::Error::new(io::ErrorKind::InvalidData, text))))
+}
+
 impl Backend for Redis {
-    fn acquire(&self, claim: Claim<'_>, wish: Wish, limit: Duration) -> Step<Acquired> {
+    fn acquire(&self, claim: Claim<'_>, wish: Wish, care: Care) -> Step<Acquired> {
         let call = match claim.name.kind() {
             Kind::Lock | Kind::Spin | Kind::Fenced => reentrant::acquire(claim, wish),
             Kind::Fair => fair::acquire(claim, wish),
@@ -77,7 +169,7 @@ impl Backend for Redis {
             Kind::Permits => permits::acquire(claim, wish),
             Kind::Latch => return never("acquire", claim.name),
         };
-        self.step(call, limit, decode::acquired)
+        deliver(self.topology.clone(), call, Delivery::new(care, decode::is_grant), granted)
     }
 
     fn release(&self, claim: Claim<'_>, limit: Duration) -> Step<Released> {
@@ -93,21 +185,24 @@ impl Backend for Redis {
         self.step(call, limit, decode::released)
     }
 
-    fn renew(&self, lines: &[Renewal], limit: Duration) -> Step<Vec<Option<Renewed>>> {
+    fn renew(&self, lines: &[Renewal], care: Care) -> Step<Vec<Option<Renewed>>> {
         let Some(Renewal { name: first, .. }) = lines.first() else { return nothing_to_do() };
         let call = match first.kind() {
-            Kind::Lock | Kind::Spin | Kind::Fenced | Kind::Fair => reentrant::renew(first, lines),
-            Kind::Read | Kind::Write => read_write::renew(first, lines),
-            Kind::Plain => plain::renew(first, lines),
-            Kind::Permits => permits::renew(first, lines),
+            Kind::Lock | Kind::Spin | Kind::Fenced | Kind::Fair => reentrant::renew,
+            Kind::Read | Kind::Write => read_write::renew,
+            Kind::Plain => plain::renew,
+            Kind::Permits => permits::renew,
             Kind::Semaphore | Kind::Latch => return never("renew", first),
         };
-        self.step(call, limit, decode::renewed)
+        let delivery = Delivery::new(care, decode::is_any_renewed);
+        self.batch(lines, |line| &line.name, call, delivery, renewed)
     }
 
     fn attend(&self, waiters: &[Waiter], limit: Duration) -> Step<Vec<Option<Place>>> {
-        let Some(Waiter { name: first, .. }) = waiters.first() else { return nothing_to_do() };
-        self.step(fair::attend(first, waiters), limit, decode::places)
+        if waiters.is_empty() {
+            return nothing_to_do();
+        }
+        self.batch(waiters, |waiter| &waiter.name, fair::attend, Delivery::plain(limit), attended)
     }
 
     fn force_unlock(&self, name: &LockName, limit: Duration) -> Step<bool> {
@@ -148,32 +243,39 @@ impl Backend for Redis {
         let step = self.step(call, limit, decode::picture);
         let key = name.key().to_owned();
         Box::pin(async move {
-            let Answer { value, sent } = step.await?;
+            let Answer { value, sent, .. } = step.await?;
             match value {
-                Ok(value) => Ok(Answer { value, sent }),
+                Ok(value) => Ok(Answer::new(value, sent)),
                 Err(found) => Err(Failure::refused(FailureKind::Corrupt { key, found })),
             }
         })
     }
 
     fn listen(&self, name: &LockName) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        self.subscriber.listen(name)
+        match &self.topology {
+            Topology::One(node, _) => node.subscriber().listen(name),
+            Topology::Cluster(cluster) => cluster.listen(name),
+        }
     }
 
     fn unlisten(&self, name: &LockName) {
-        self.subscriber.unlisten(name);
+        match &self.topology {
+            Topology::One(node, _) => node.subscriber().unlisten(name),
+            Topology::Cluster(cluster) => cluster.unlisten(name),
+        }
+    }
+
+    fn examinees(&self) -> Examinees<'_> {
+        Box::pin(self.topology.examinees())
     }
 
     fn attach(&self, signals: Weak<dyn Signals>) {
-        self.subscriber.attach(signals.clone());
-        // A second engine on the same backend would be a fault in this crate; the first one keeps the signals.
-        let _ = self.link.signals.set(signals);
+        self.topology.attach(signals);
     }
 }
 
 fn nothing_to_do<T: Send + 'static>() -> Step<Vec<T>> {
-    let sent = Sent { connection: 0, at: clock::now() };
-    Box::pin(std::future::ready(Ok(Answer { value: Vec::new(), sent })))
+    Box::pin(std::future::ready(Ok(Answer::new(Vec::new(), Sent::never()))))
 }
 
 /// A step that this kind of thing does not have: a fault in this crate, told rather than sent.

@@ -3,7 +3,7 @@
 use turnlock_core::model::{Claim, Deed, PermitId, Wish};
 use turnlock_core::{Lease, LockName, OwnerId};
 
-use super::link::ScriptCall;
+use super::script_call::ScriptCall;
 use super::{requests, scripts};
 use crate::backend::Renewal;
 
@@ -17,9 +17,9 @@ pub(super) fn release(claim: Claim<'_>) -> ScriptCall {
     with_ids(call.arg(claim.name.channel()), claim.owner, claim.permits)
 }
 
-pub(super) fn renew(first: &LockName, lines: &[Renewal]) -> ScriptCall {
+pub(super) fn renew(lines: &[Renewal]) -> ScriptCall {
     let keys: Vec<_> = lines.iter().map(|line| taken(&line.name)).collect();
-    let call = ScriptCall::on_many(&scripts::PERMITS_RENEW, first, &keys);
+    let call = ScriptCall::on_many(&scripts::PERMITS_RENEW, &lines[0].name, &keys);
     lines.iter().fold(call, |call, line| {
         let call = call.arg(line.lease.map_or(0, Lease::as_millis)).arg(line.permits);
         with_ids(call, &line.owner, line.permits)

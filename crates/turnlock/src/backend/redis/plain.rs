@@ -3,7 +3,7 @@
 use turnlock_core::LockName;
 use turnlock_core::model::{Claim, Wish};
 
-use super::link::ScriptCall;
+use super::script_call::ScriptCall;
 use super::{reentrant, scripts};
 use crate::backend::Renewal;
 
@@ -16,8 +16,8 @@ pub(super) fn release(claim: Claim<'_>) -> ScriptCall {
     ScriptCall::on(&scripts::PLAIN_RELEASE, claim.name).arg(claim.owner.as_str())
 }
 
-pub(super) fn renew(first: &LockName, lines: &[Renewal]) -> ScriptCall {
-    reentrant::renew_by(&scripts::PLAIN_RENEW, first, lines)
+pub(super) fn renew(lines: &[Renewal]) -> ScriptCall {
+    reentrant::renew_by(&scripts::PLAIN_RENEW, lines)
 }
 
 pub(super) fn force_unlock(name: &LockName) -> ScriptCall {

@@ -3,7 +3,7 @@
 use turnlock_core::model::{Claim, ReadWriteLockState, Wish};
 use turnlock_core::{Kind, Lease, LockName};
 
-use super::link::ScriptCall;
+use super::script_call::ScriptCall;
 use super::scripts;
 use crate::backend::Renewal;
 
@@ -34,9 +34,9 @@ pub(super) fn release(claim: Claim<'_>) -> ScriptCall {
     call.arg(owner.as_str()).arg(target).arg(name.channel()).arg(holds(name))
 }
 
-pub(super) fn renew(first: &LockName, lines: &[Renewal]) -> ScriptCall {
+pub(super) fn renew(lines: &[Renewal]) -> ScriptCall {
     let keys: Vec<_> = lines.iter().map(|line| line.name.key()).collect();
-    let call = ScriptCall::on_many(&scripts::READ_WRITE_RENEW, first, &keys);
+    let call = ScriptCall::on_many(&scripts::READ_WRITE_RENEW, &lines[0].name, &keys);
     lines.iter().fold(call, |call, line| {
         let below = if line.name.kind() == Kind::Read { holds(&line.name) } else { String::new() };
         call.arg(line.owner.as_str()).arg(line.lease.map_or(0, Lease::as_millis)).arg(below)

@@ -3,7 +3,7 @@
 use turnlock_core::model::{Claim, Wish};
 use turnlock_core::{Kind, Lease, LockName};
 
-use super::link::ScriptCall;
+use super::script_call::ScriptCall;
 use super::scripts::{self, Script};
 use crate::backend::Renewal;
 
@@ -27,14 +27,14 @@ pub(super) fn release(claim: Claim<'_>) -> ScriptCall {
 }
 
 /// Also for fair locks, whose hold is the same.
-pub(super) fn renew(first: &LockName, lines: &[Renewal]) -> ScriptCall {
-    renew_by(&scripts::LOCK_RENEW, first, lines)
+pub(super) fn renew(lines: &[Renewal]) -> ScriptCall {
+    renew_by(&scripts::LOCK_RENEW, lines)
 }
 
 /// A renewal by a script that wants of each line the key, the owner and the lease.
-pub(super) fn renew_by(script: &'static Script, first: &LockName, lines: &[Renewal]) -> ScriptCall {
+pub(super) fn renew_by(script: &'static Script, lines: &[Renewal]) -> ScriptCall {
     let keys: Vec<_> = lines.iter().map(|line| line.name.key()).collect();
-    let call = ScriptCall::on_many(script, first, &keys);
+    let call = ScriptCall::on_many(script, &lines[0].name, &keys);
     lines
         .iter()
         .fold(call, |call, line| call.arg(line.owner.as_str()).arg(line.lease.map_or(0, Lease::as_millis)))
@@ -45,7 +45,10 @@ pub(super) fn force_unlock(name: &LockName) -> ScriptCall {
 }
 
 pub(super) fn inspect(name: &LockName) -> ScriptCall {
-    ScriptCall::on_all(&scripts::LOCK_INSPECT, name, &[&name.beside(TOKEN)])
+    match name.kind() {
+        Kind::Fenced => ScriptCall::on_all(&scripts::LOCK_INSPECT, name, &[&name.beside(TOKEN)]),
+        _ => ScriptCall::on(&scripts::LOCK_INSPECT, name),
+    }
 }
 
 /// Where an end is told; a spin lock tells nobody.

@@ -3,7 +3,7 @@
 use turnlock_core::model::Deed;
 use turnlock_core::{LockName, OwnerId};
 
-use super::link::ScriptCall;
+use super::script_call::ScriptCall;
 use super::scripts::{self, Script};
 
 /// The key in which the outcome of a request is remembered, in the slot of the number.

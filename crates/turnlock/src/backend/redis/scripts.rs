@@ -9,14 +9,58 @@ use std::sync::LazyLock;
 
 use redis::Script as Source;
 
-pub(super) struct Script {
-    pub(super) text: &'static str,
+/// How scripts speak, which depends on where they run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Dialect {
+    /// To a server that has all keys.
+    #[default]
+    Alone,
+    /// To a node of a cluster, which tells its releases to all nodes.
+    Cluster,
+    /// To a node of a cluster, which tells its releases where the slot is.
+    ShardedCluster,
+}
+
+impl Dialect {
+    pub(super) fn is_in_cluster(self) -> bool {
+        self != Self::Alone
+    }
+
+    pub(super) fn is_sharded(self) -> bool {
+        self == Self::ShardedCluster
+    }
+}
+
+/// A script by its text and the hash that the server knows it by.
+pub(super) struct Spoken {
+    pub(super) text: String,
     pub(super) hash: String,
 }
 
+impl Spoken {
+    fn new(publish: &str, source: &str) -> Self {
+        let text = format!("local PUBLISH = '{publish}'\n{source}");
+        let hash = Source::new(&text).get_hash().to_owned();
+        Self { text, hash }
+    }
+}
+
+/// A script as it is said to a server that has all keys, and where messages are sharded.
+pub(super) struct Script {
+    pub(super) alone: Spoken,
+    sharded: Spoken,
+    /// Whether it ends a hold and tells those who wait.
+    pub(super) ends_holds: bool,
+}
+
 impl Script {
-    fn new(text: &'static str) -> Self {
-        Self { text, hash: Source::new(text).get_hash().to_owned() }
+    fn new(file: &str, source: &str) -> Self {
+        let ends_holds = file.ends_with("_release") || file.ends_with("_force_unlock");
+        Self { alone: Spoken::new("publish", source), sharded: Spoken::new("spublish", source), ends_holds }
+    }
+
+    pub(super) fn spoken(&self, dialect: Dialect) -> &Spoken {
+        if dialect.is_sharded() { &self.sharded } else { &self.alone }
     }
 }
 
@@ -24,7 +68,7 @@ impl Script {
 macro_rules! scripts {
     ($($name:ident = $($file:literal)+;)*) => {
         $(pub(super) static $name: LazyLock<Script> =
-            LazyLock::new(|| Script::new(concat!($(include_str!(concat!("lua/", $file, ".lua"))),+)));)*
+            LazyLock::new(|| Script::new(concat!($($file),+), concat!($(include_str!(concat!("lua/", $file, ".lua"))),+)));)*
 
         /// All of them, to be loaded when a connection is made.
         pub(super) fn all() -> impl Iterator<Item = &'static Script> {

@@ -3,7 +3,7 @@
 use turnlock_core::model::{Claim, Deed, Wish};
 use turnlock_core::{LockName, OwnerId};
 
-use super::link::ScriptCall;
+use super::script_call::ScriptCall;
 use super::{requests, scripts};
 
 pub(super) fn acquire(claim: Claim<'_>, _: Wish) -> ScriptCall {

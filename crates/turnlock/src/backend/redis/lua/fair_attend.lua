@@ -49,7 +49,7 @@ local function attend(lock, queue, deadlines, signs, owner, channel)
 end
 
 local places = {}
-for i = 1, #KEYS / 4 do
+for i = 1, #ARGV / 2 do
   local key, arg = 4 * i, 2 * i
   local fine, place =
     pcall(attend, KEYS[key - 3], KEYS[key - 2], KEYS[key - 1], KEYS[key], ARGV[arg - 1], ARGV[arg])

@@ -89,7 +89,7 @@ end
 
 -- Tells a waiter to look. The number of those who heard it, or -2 when this user may not publish.
 local function tell(channel, waiter)
-  local heard = redis.pcall('publish', channel .. ':' .. waiter, '0')
+  local heard = redis.pcall(PUBLISH, channel .. ':' .. waiter, '0')
   return type(heard) == 'table' and -2 or heard
 end
 

@@ -40,7 +40,6 @@ end
 if tonumber(count) < tonumber(target) then
   redis.call('hset', lock, owner, target)
 end
-if ttl < tonumber(lease) then
-  redis.call('pexpire', lock, lease)
-end
+-- A write in any case, also where nothing changes: replicas acknowledge writes, and nothing else.
+redis.call('pexpire', lock, string.format('%.0f', math.max(ttl, tonumber(lease))))
 return nil

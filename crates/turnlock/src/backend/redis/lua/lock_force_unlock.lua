@@ -11,6 +11,6 @@ if redis.call('hlen', KEYS[1]) == 0 then
 end
 redis.call('del', KEYS[1])
 if ARGV[1] ~= '' then
-  redis.pcall('publish', ARGV[1], '0')
+  redis.pcall(PUBLISH, ARGV[1], '0')
 end
 return 1

@@ -21,7 +21,7 @@ if target == '0' then
   if channel == '' then
     return 0
   end
-  local heard = redis.pcall('publish', channel, '0')
+  local heard = redis.pcall(PUBLISH, channel, '0')
   if type(heard) == 'table' then
     return -2
   end

@@ -8,11 +8,14 @@
 --
 -- Each line is on its own: a key of another type does not spoil the rest. Nothing is touched that is not the owner's.
 local outcomes = {}
-for i, lock in ipairs(KEYS) do
+for i = 1, #ARGV / 2 do
+  local lock = KEYS[i]
   local owner, lease = ARGV[2 * i - 1], tonumber(ARGV[2 * i])
   local held = redis.pcall('hexists', lock, owner)
-  if held == 1 and lease > 0 and redis.call('pttl', lock) < lease then
-    if type(redis.pcall('pexpire', lock, lease)) == 'table' then
+  if held == 1 and lease > 0 then
+    -- A write in any case, also where nothing changes: replicas acknowledge writes, and nothing else.
+    local rest = math.max(redis.call('pttl', lock), lease)
+    if type(redis.pcall('pexpire', lock, string.format('%.0f', rest))) == 'table' then
       held = -1
     end
   end

@@ -38,18 +38,29 @@ end
 -- Takes permits, or extends them: never shortens what is left of one. Gets through when the server is out of memory, so
 -- that no hold ends for want of it: ZADD is then refused, but only as the first write of a script, and ZREM, which needs
 -- no memory and finds no such id, is one. Who takes new permits counts them before, and is refused there.
+--
+-- It writes in any case, also where nothing changes: replicas acknowledge writes, and nothing else.
 local function take(taken, ids, ends)
   local score = decimal(ends)
+  local changed = 0
   for from = 1, #ids, PIECE do
-    local arguments = { 'GT' }
+    local arguments = { 'GT', 'CH' }
     for i = from, math.min(from + PIECE - 1, #ids) do
       arguments[#arguments + 1] = score
       arguments[#arguments + 1] = ids[i]
     end
-    if failed(redis.pcall('zadd', taken, unpack(arguments))) then
+    local reply = redis.pcall('zadd', taken, unpack(arguments))
+    if failed(reply) then
       redis.call('zrem', taken, '')
-      redis.call('zadd', taken, unpack(arguments))
+      reply = redis.call('zadd', taken, unpack(arguments))
     end
+    changed = changed + reply
+  end
+  if changed == 0 then
+    local first = ends_of(taken, { ids[1] })[1]
+    redis.call('zrem', taken, '')
+    redis.call('zadd', taken, 'XX', decimal(first + 1), ids[1])
+    redis.call('zadd', taken, 'XX', decimal(first), ids[1])
   end
 end
 

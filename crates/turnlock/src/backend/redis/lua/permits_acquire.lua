@@ -75,6 +75,6 @@ else
   end
 end
 if put_back > 0 then
-  redis.pcall('publish', channel, decimal(free))
+  redis.pcall(PUBLISH, channel, decimal(free))
 end
 return reply

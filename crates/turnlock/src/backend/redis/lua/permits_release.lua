@@ -45,7 +45,7 @@ if failed(free) then
   end
   return free
 end
-local heard = redis.pcall('publish', channel, decimal(free))
+local heard = redis.pcall(PUBLISH, channel, decimal(free))
 if held < #ids then
   return nil
 end

@@ -23,10 +23,10 @@ end
 
 local outcomes = {}
 local next_argument = 1
-for i, taken in ipairs(KEYS) do
+while next_argument <= #ARGV do
   local lease, count = tonumber(ARGV[next_argument]), tonumber(ARGV[next_argument + 1])
-  local done, outcome = pcall(renew, taken, ids_among(ARGV, next_argument + 2, count), lease)
-  outcomes[i] = done and outcome or -1
+  local done, outcome = pcall(renew, KEYS[#outcomes + 1], ids_among(ARGV, next_argument + 2, count), lease)
+  outcomes[#outcomes + 1] = done and outcome or -1
   next_argument = next_argument + 2 + count
 end
 return outcomes

@@ -16,7 +16,6 @@ local ttl = redis.call('pttl', lock)
 if redis.call('get', lock) ~= owner then
   return ttl
 end
-if ttl < tonumber(lease) then
-  redis.call('pexpire', lock, lease)
-end
+-- A write in any case, also where nothing changes: replicas acknowledge writes, and nothing else.
+redis.call('pexpire', lock, string.format('%.0f', math.max(ttl, tonumber(lease))))
 return nil

@@ -6,14 +6,17 @@
 --
 -- Reply: a list, one number a lock: 1 the owner holds it, 0 it does not, -1 this one failed
 local outcomes = {}
-for i, lock in ipairs(KEYS) do
+for i = 1, #ARGV / 2 do
+  local lock = KEYS[i]
   local owner, lease = ARGV[2 * i - 1], tonumber(ARGV[2 * i])
   local value = redis.pcall('get', lock)
   local outcome = value == owner and 1 or 0
   if type(value) == 'table' then
     outcome = -1
-  elseif outcome == 1 and lease > 0 and redis.call('pttl', lock) < lease then
-    if type(redis.pcall('pexpire', lock, lease)) == 'table' then
+  elseif outcome == 1 and lease > 0 then
+    -- A write in any case, also where nothing changes: replicas acknowledge writes, and nothing else.
+    local rest = math.max(redis.call('pttl', lock), lease)
+    if type(redis.pcall('pexpire', lock, string.format('%.0f', rest))) == 'table' then
       outcome = -1
     end
   end

@@ -45,7 +45,7 @@ if count then
         extend(key, ttls[number], lease)
       end
     end
-    local expiry = extend(lock, ttl, math.max(lease, rest))
+    local expiry = extend_or_confirm(lock, ttl, math.max(lease, rest))
     return type(expiry) == 'table' and expiry or nil
   end
 end

@@ -108,9 +108,17 @@ local function extend(key, ttl, ms)
   return 1
 end
 
+-- The same, but a write in any case, also where nothing changes: replicas acknowledge writes, and nothing else.
+local function extend_or_confirm(key, ttl, ms)
+  if ttl >= 0 then
+    return expire(key, math.max(ttl, ms))
+  end
+  return 1
+end
+
 -- Tells those who wait. How many heard of it; -2 when this user may not publish.
 local function tell(channel, message)
-  local heard = redis.pcall('publish', channel, message)
+  local heard = redis.pcall(PUBLISH, channel, message)
   if type(heard) == 'table' then
     return -2
   end

@@ -37,15 +37,18 @@ local function renew(lock, owner, lease, below)
       end
     end
   end
-  if lease > 0 and type(extend(lock, redis.call('pttl', lock), math.max(lease, rest))) == 'table' then
-    return -1
+  if lease > 0 then
+    local expiry = extend_or_confirm(lock, redis.call('pttl', lock), math.max(lease, rest))
+    if type(expiry) == 'table' then
+      return -1
+    end
   end
   return 1
 end
 
 local outcomes = {}
-for i, lock in ipairs(KEYS) do
-  local done, outcome = pcall(renew, lock, ARGV[3 * i - 2], tonumber(ARGV[3 * i - 1]), ARGV[3 * i])
+for i = 1, #ARGV / 3 do
+  local done, outcome = pcall(renew, KEYS[i], ARGV[3 * i - 2], tonumber(ARGV[3 * i - 1]), ARGV[3 * i])
   outcomes[i] = done and outcome or -1
 end
 return outcomes

@@ -53,7 +53,7 @@ local function conclude(memory, channel, step)
     end
   end
   if step.payload then
-    redis.pcall('publish', channel, step.payload)
+    redis.pcall(PUBLISH, channel, step.payload)
   end
   return step.answer
 end

@@ -30,6 +30,8 @@ end
 local known = redis.call('get', memory)
 if known then
   if string.sub(known, 1, 5) == 'taken' then
+    -- A write, although nothing changes: replicas acknowledge writes, and nothing else.
+    redis.call('pexpire', memory, math.max(redis.call('pttl', memory), 1))
     return nil
   end
   return -3

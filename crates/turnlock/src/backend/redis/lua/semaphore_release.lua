@@ -49,7 +49,7 @@ if failed(free) then
   end
   return free
 end
-local heard = redis.pcall('publish', channel, decimal(free))
+local heard = redis.pcall(PUBLISH, channel, decimal(free))
 if failed(heard) then
   return -2
 end

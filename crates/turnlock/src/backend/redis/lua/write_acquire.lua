@@ -31,7 +31,7 @@ if count then
   if count < target then
     redis.call('hset', lock, field, target)
   end
-  local expiry = extend(lock, ttl, lease)
+  local expiry = extend_or_confirm(lock, ttl, lease)
   return type(expiry) == 'table' and expiry or nil
 end
 if target > 1 then

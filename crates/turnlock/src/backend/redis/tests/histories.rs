@@ -13,10 +13,14 @@ use turnlock_core::{Kind, Lease, LockName, OwnerId};
 use turnlock_testkit::RedisServer;
 
 use crate::backend::redis::Redis;
-use crate::backend::{Backend, Renewal, Waiter};
+use crate::backend::redis::tests::connected;
+use crate::backend::{Backend, Care, Renewal, Waiter};
 use crate::clock;
 
 const LIMIT: Duration = Duration::from_secs(10);
+
+/// Without replicas.
+pub(super) const CARE: Care = Care { limit: LIMIT, replicas: 0 };
 
 /// How far the clocks of two processes may be apart in what they call a millisecond.
 const TOLERANCE: Duration = Duration::from_millis(5);
@@ -104,7 +108,7 @@ pub(super) fn agree(kind: Kind, cases: u32, op: impl Strategy<Value = Op>, expir
         let client = redis::Client::open(server.url()).expect("a good URL");
         let mut pubsub = client.get_async_pubsub().await.expect("a connection");
         pubsub.psubscribe("*").await.expect("subscribed");
-        let redis = Redis::connect(client, LIMIT).await.expect("a connection");
+        let redis = connected(&server).await;
         Arc::new(Stage { redis, plain: server.client().await, heard: pubsub.into_on_message().into() })
     });
     let numbers = AtomicU64::new(0);
@@ -171,7 +175,7 @@ async fn step(
             let name = name(kind);
             let claim = Claim { permits, under: under.map(owner), ..Claim::new(&name, owner(who), target) };
             let wish = Wish { lease: lease(millis), waits, highest_token: 0 };
-            let ours = redis.acquire(claim, wish, LIMIT).await.expect("an answer").value;
+            let ours = redis.acquire(claim, wish, CARE).await.expect("an answer").value;
             let (expected, wake) = model.acquire(now, &claim, &wish).expect("of this kind");
             *drift = (*drift).max(clock::now().since(now.moment));
             prop_assert!(same_answer(ours, expected, *drift), "{op:?}: {ours:?}, the model {expected:?}");
@@ -188,7 +192,7 @@ async fn step(
         Op::Renew { kind, owner: who, permits, lease: millis } => {
             let line =
                 Renewal { name: name(kind), owner: owner(who).clone(), permits, lease: millis.map(lease) };
-            let ours = redis.renew(std::slice::from_ref(&line), LIMIT).await.expect("an answer").value;
+            let ours = redis.renew(std::slice::from_ref(&line), CARE).await.expect("an answer").value;
             let expected = model.renew(now, &line.claim(), line.lease).expect("of this kind");
             prop_assert_eq!(ours, vec![Some(expected)], "{:?}", op);
             Ok(Wake::Nobody)

@@ -9,7 +9,8 @@ use turnlock_core::request::REMEMBERED_FOR;
 use turnlock_core::{Kind, LockName, OwnerId};
 use turnlock_testkit::RedisServer;
 
-use super::histories::lease;
+use super::histories::{CARE, lease};
+use crate::backend::redis::tests::connected;
 use crate::backend::redis::{Redis, requests};
 use crate::backend::{Backend, Failure, FailureKind, Renewal};
 
@@ -25,8 +26,7 @@ struct Stage {
 impl Stage {
     async fn new() -> Self {
         let server = RedisServer::start().await;
-        let client = redis::Client::open(server.url()).expect("a good URL");
-        let redis = Redis::connect(client, LIMIT).await.expect("a connection");
+        let redis = connected(&server).await;
         Self { redis, plain: server.client().await, _server: server }
     }
 
@@ -38,7 +38,7 @@ impl Stage {
         let owner = OwnerId::from_wire(owner);
         let claim = Claim { permits, ..Claim::new(name, &owner, 1) };
         let wish = Wish { lease: lease(30_000), waits: true, highest_token: 0 };
-        self.redis.acquire(claim, wish, LIMIT).await.map(|answer| answer.value)
+        self.redis.acquire(claim, wish, CARE).await.map(|answer| answer.value)
     }
 
     async fn release(&self, name: &LockName, owner: &str, permits: u32) -> Result<Released, Failure> {
@@ -88,7 +88,7 @@ async fn out_of_memory_what_is_taken_is_given_back_and_nothing_more_is_taken() {
         // A copy of the first request is known all the same.
         assert_eq!(stage.acquire(name, ID, 2).await.expect("an answer"), Acquired::Granted);
         if name.kind() == Kind::Permits {
-            let renewal = stage.redis.renew(&[renewal(name, 2)], LIMIT).await.expect("an answer");
+            let renewal = stage.redis.renew(&[renewal(name, 2)], CARE).await.expect("an answer");
             assert_eq!(renewal.value, [Some(Renewed::Renewed)]);
         }
         assert_eq!(stage.release(name, ID, 2).await.expect("an answer"), Released::Freed);
@@ -247,7 +247,7 @@ async fn each_line_of_a_renewal_is_on_its_own_and_a_hold_may_be_large() {
     assert_eq!(stage.acquire(&three, ID, 1).await.expect("an answer"), Acquired::Granted);
     stage.say(&["SET", &two.below("timeout"), "a foreign key"]).await;
     let lines = [renewal(&one, 9_000), renewal(&two, 1), renewal(&three, 2), renewal(&three, 1)];
-    let outcomes = stage.redis.renew(&lines, LIMIT).await.expect("an answer").value;
+    let outcomes = stage.redis.renew(&lines, CARE).await.expect("an answer").value;
     assert_eq!(outcomes, [Some(Renewed::Renewed), None, Some(Renewed::NotHeld), Some(Renewed::Renewed)]);
     let picture = stage.redis.inspect(&one, LIMIT).await.expect("an answer").value;
     assert!(picture.holders.iter().all(|holder| holder.ttl > Some(Duration::from_secs(80))));

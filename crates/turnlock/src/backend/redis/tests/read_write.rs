@@ -8,8 +8,9 @@ use turnlock_core::model::{Acquired, Claim, Item, Released, Renewed, Role, Snaps
 use turnlock_core::{Kind, LockName, OwnerId};
 use turnlock_testkit::RedisServer;
 
-use super::histories::{OWNERS, Op, agree, lease};
+use super::histories::{CARE, OWNERS, Op, agree, lease};
 use crate::backend::redis::Redis;
+use crate::backend::redis::tests::connected;
 use crate::backend::{Backend, FailureKind, Renewal};
 
 const LIMIT: Duration = Duration::from_secs(10);
@@ -94,8 +95,7 @@ struct Scene {
 impl Scene {
     async fn start() -> Self {
         let server = RedisServer::start().await;
-        let client = redis::Client::open(server.url()).expect("a good URL");
-        let redis = Redis::connect(client, LIMIT).await.expect("a connection");
+        let redis = connected(&server).await;
         Self { redis, plain: server.client().await, server }
     }
 
@@ -103,7 +103,7 @@ impl Scene {
         let (name, owner, under) = (name(side), OwnerId::from_wire(owner), under.map(OwnerId::from_wire));
         let claim = Claim { under: under.as_ref(), ..Claim::new(&name, &owner, target) };
         let wish = Wish { lease: lease(millis), waits: true, highest_token: 0 };
-        self.redis.acquire(claim, wish, LIMIT).await.expect("an answer").value
+        self.redis.acquire(claim, wish, CARE).await.expect("an answer").value
     }
 
     async fn leave(&self, side: Kind, owner: &str, target: u32) -> Released {
@@ -119,7 +119,7 @@ impl Scene {
             lease: Some(lease(millis)),
         };
         let lines: Vec<_> = lines.iter().map(line).collect();
-        self.redis.renew(&lines, LIMIT).await.expect("an answer").value
+        self.redis.renew(&lines, CARE).await.expect("an answer").value
     }
 
     async fn picture(&self) -> Snapshot {
@@ -271,7 +271,7 @@ async fn what_is_no_read_write_lock_is_neither_used_nor_removed() {
             let corrupt = |what: &str, kind: FailureKind| {
                 assert!(matches!(kind, FailureKind::Corrupt { .. }), "{words}: {what}: {kind:?}");
             };
-            corrupt("take", scene.redis.acquire(claim, wish, LIMIT).await.expect_err("no lock").kind);
+            corrupt("take", scene.redis.acquire(claim, wish, CARE).await.expect_err("no lock").kind);
             corrupt("leave", scene.redis.release(claim, LIMIT).await.expect_err("no lock").kind);
             corrupt("inspect", scene.redis.inspect(&name, LIMIT).await.expect_err("no lock").kind);
         }
@@ -335,7 +335,7 @@ async fn a_user_without_rights_leaves_no_lock_behind_and_can_still_release() {
     for side in [Kind::Read, Kind::Write] {
         let (name, owner) = (name(side), OwnerId::from_wire("a"));
         let wish = Wish { lease: lease(9_000), waits: true, highest_token: 0 };
-        let refused = scene.redis.acquire(Claim::new(&name, &owner, 1), wish, LIMIT).await;
+        let refused = scene.redis.acquire(Claim::new(&name, &owner, 1), wish, CARE).await;
         assert!(matches!(refused.expect_err("refused").kind, FailureKind::Denied(_)));
         assert!(scene.keys().await.is_empty());
     }

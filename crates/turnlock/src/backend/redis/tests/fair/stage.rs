@@ -11,6 +11,8 @@ use turnlock_testkit::RedisServer;
 
 use crate::backend::redis::Redis;
 use crate::backend::redis::fair::{DEADLINES, QUEUE, SIGNS};
+use crate::backend::redis::tests::connected;
+use crate::backend::redis::tests::histories::CARE;
 use crate::backend::{Answer, Backend, Failure, Waiter};
 
 pub(super) const LIMIT: Duration = Duration::from_secs(10);
@@ -43,8 +45,7 @@ pub(super) fn value<T>(answer: Result<Answer<T>, Failure>) -> T {
 impl Stage {
     pub(super) async fn free() -> Self {
         let server = RedisServer::start().await;
-        let client = redis::Client::open(server.url()).expect("a good URL");
-        let redis = Redis::connect(client, LIMIT).await.expect("a connection");
+        let redis = connected(&server).await;
         let plain = server.client().await;
         let name = LockName::of(Kind::Fair, "", "n").expect("a good name");
         Self { server, redis, plain, name }
@@ -70,7 +71,7 @@ impl Stage {
         let wish = Wish { lease, waits, highest_token: 0 };
         let who = owner(who);
         let claim = Claim::new(&self.name, &who, 1);
-        self.redis.acquire(claim, wish, LIMIT).await.map(|answer| answer.value)
+        self.redis.acquire(claim, wish, CARE).await.map(|answer| answer.value)
     }
 
     pub(super) async fn ask(&self, who: &str) -> Acquired {

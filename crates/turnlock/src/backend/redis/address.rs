@@ -1,0 +1,31 @@
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Where a server listens.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Address {
+    Tcp { host: Arc<str>, port: u16 },
+    Unix(PathBuf),
+}
+
+impl Address {
+    pub(crate) fn tcp(host: &str, port: u16) -> Self {
+        Self::Tcp { host: host.into(), port }
+    }
+
+    pub(crate) fn unix(path: impl AsRef<Path>) -> Self {
+        Self::Unix(path.as_ref().to_owned())
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            // An address of IPv6 has colons of its own.
+            Self::Tcp { host, port } if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Self::Tcp { host, port } => write!(f, "{host}:{port}"),
+            Self::Unix(path) => write!(f, "{}", path.display()),
+        }
+    }
+}

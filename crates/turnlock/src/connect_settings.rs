@@ -1,0 +1,175 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::agreement::agreed;
+use crate::backend::redis::{Access, Address, ClusterMessages, Secret, Shape, Target, TlsDialler};
+use crate::credentials::{CredentialNames, Credentials, OF_SENTINELS, OF_SERVERS};
+use crate::error::Error;
+use crate::tls::Tls;
+
+/// What was said about connecting, by builder or by URL: not looked up, and not checked against each other yet.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ConnectSettings {
+    pub(crate) credentials: Credentials,
+    pub(crate) sentinel_credentials: Credentials,
+    pub(crate) database: Option<i64>,
+    pub(crate) client_name: Option<String>,
+    pub(crate) connect_timeout: Option<Duration>,
+    pub(crate) response_timeout: Option<Duration>,
+    pub(crate) replicas: Option<u32>,
+    pub(crate) tls: Option<Tls>,
+    pub(crate) messages: Option<ClusterMessages>,
+}
+
+/// Which servers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Servers {
+    One(Address),
+    Sentinels { sentinels: Vec<Address>, master: String },
+    Cluster { seeds: Vec<Address> },
+}
+
+impl ConnectSettings {
+    /// What both say together.
+    pub(crate) fn and(self, url: Self) -> Result<Self, Error> {
+        Ok(Self {
+            credentials: both(&OF_SERVERS, self.credentials, url.credentials)?,
+            sentinel_credentials: both(&OF_SENTINELS, self.sentinel_credentials, url.sentinel_credentials)?,
+            database: agreed("database", self.database, url.database)?,
+            client_name: agreed("client_name", self.client_name, url.client_name)?,
+            connect_timeout: agreed("connect_timeout", self.connect_timeout, url.connect_timeout)?,
+            response_timeout: agreed("response_timeout", self.response_timeout, url.response_timeout)?,
+            replicas: agreed("replicas", self.replicas, url.replicas)?,
+            tls: match (self.tls, url.tls) {
+                (Some(builder), Some(url)) => Some(builder.and(url)?),
+                (builder, url) => builder.or(url),
+            },
+            messages: agreed("messages", self.messages, url.messages)?,
+        })
+    }
+
+    /// For a store that is not reached by any connection.
+    pub(crate) fn check_for_memory(&self) -> Result<(), Error> {
+        let said = [
+            self.credentials.first_said(&OF_SERVERS),
+            self.sentinel_credentials.first_said(&OF_SENTINELS),
+            self.database.map(|_| "database"),
+            self.client_name.as_ref().map(|_| "client_name"),
+            self.tls.as_ref().map(Tls::first_said),
+            self.messages.map(|_| "messages"),
+        ];
+        if let Some(setting) = said.into_iter().flatten().next() {
+            return Err(Error::bad_setting(setting, "means nothing for a store in memory; leave it out"));
+        }
+        match self.replicas {
+            None | Some(0) => Ok(()),
+            Some(_) => Err(Error::bad_setting("replicas", "a store in memory has no replicas; leave it out")),
+        }
+    }
+
+    /// All that is needed to connect to these servers, by TLS or without. Reads files, and so may block.
+    pub(crate) fn target(
+        self,
+        servers: Servers,
+        by_tls: bool,
+        connect_limit: Duration,
+    ) -> Result<Target, Error> {
+        self.check(&servers, by_tls)?;
+        let tls = if by_tls { Some(Arc::new(TlsDialler::new(self.tls.unwrap_or_default())?)) } else { None };
+        let (username, password) = self.credentials.resolve(&OF_SERVERS)?;
+        let (sentinel_username, sentinel_password) = self.sentinel_credentials.resolve(&OF_SENTINELS)?;
+        let access = Access {
+            username,
+            password,
+            database: self.database.unwrap_or(0),
+            client_name: self.client_name,
+            connect_limit,
+            tls,
+        };
+        let shape = match servers {
+            Servers::One(address) => Shape::Single(address),
+            Servers::Cluster { seeds } => {
+                Shape::Cluster { seeds, messages: self.messages.unwrap_or_default() }
+            }
+            Servers::Sentinels { sentinels, master } => {
+                let access = Access {
+                    username: sentinel_username,
+                    password: sentinel_password,
+                    database: 0,
+                    ..access.clone()
+                };
+                Shape::Sentinel { sentinels, master, access }
+            }
+        };
+        Ok(Target { shape, access })
+    }
+
+    /// Whether the settings fit each other and the servers.
+    fn check(&self, servers: &Servers, by_tls: bool) -> Result<(), Error> {
+        match (&self.tls, servers) {
+            (Some(tls), Servers::One(Address::Unix(_))) => {
+                return Err(Error::bad_setting(
+                    tls.first_said(),
+                    "there is no TLS on a Unix socket; leave it out",
+                ));
+            }
+            (Some(tls), _) if !by_tls => {
+                let reason = "this URL is for connections without TLS; use rediss:// (rediss+sentinel://, \
+                              rediss+cluster://), or leave it out";
+                return Err(Error::bad_setting(tls.first_said(), reason));
+            }
+            (Some(tls), _) => tls.check()?,
+            (None, _) => {}
+        }
+        if !matches!(servers, Servers::Sentinels { .. })
+            && let Some(setting) = self.sentinel_credentials.first_said(&OF_SENTINELS)
+        {
+            let reason = "there are no sentinels here; use redis+sentinel://, or leave it out";
+            return Err(Error::bad_setting(setting, reason));
+        }
+        if !matches!(servers, Servers::Cluster { .. }) && self.messages.is_some() {
+            let reason = "this is a choice for clusters; use redis+cluster://, or leave it out";
+            return Err(Error::bad_setting("messages", reason));
+        }
+        match (self.database, servers) {
+            (Some(i64::MIN..=-1), _) => {
+                return Err(Error::bad_setting("database", "databases are counted from 0"));
+            }
+            (Some(1..), Servers::Cluster { .. }) => {
+                return Err(Error::bad_setting(
+                    "database",
+                    "a cluster has only the database 0; leave it out",
+                ));
+            }
+            _ => {}
+        }
+        if let Some(name) = &self.client_name
+            && (name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_graphic()))
+        {
+            let reason = "must be of visible ASCII characters, without spaces; Redis takes no other";
+            return Err(Error::bad_setting("client_name", reason));
+        }
+        match servers {
+            Servers::Sentinels { master, .. } if master.is_empty() => Err(Error::bad_setting(
+                "master_name",
+                "is missing: the name that the sentinels know the master by stands after the addresses, as in \
+                 redis+sentinel://host:26379,host:26379/NAME",
+            )),
+            Servers::Sentinels { sentinels: addresses, .. } | Servers::Cluster { seeds: addresses }
+                if addresses.is_empty() =>
+            {
+                Err(Error::bad_setting("addresses", "there is none; give at least one"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn both(names: &CredentialNames, builder: Credentials, url: Credentials) -> Result<Credentials, Error> {
+    Ok(Credentials {
+        user: agreed(names.user, builder.user, url.user)?,
+        password: agreed::<Secret>(names.password, builder.password, url.password)?,
+        password_file: agreed(names.password_file, builder.password_file, url.password_file)?,
+        password_env: agreed(names.password_env, builder.password_env, url.password_env)?,
+    })
+}

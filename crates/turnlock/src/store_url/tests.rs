@@ -1,0 +1,265 @@
+use std::time::Duration;
+
+use super::*;
+use crate::backend::redis::{ClusterMessages, Shape, Target};
+
+const CANARY: &str = "quokka";
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// What connecting by this URL would go by.
+fn target(url: &str) -> Result<Target, Error> {
+    let StoreUrl { store, settings } = StoreUrl::parse(url)?;
+    match store {
+        Store::Redis { servers, by_tls } => settings.target(servers, by_tls, LIMIT),
+        Store::Memory { .. } => settings.check_for_memory().map(|()| panic!("{url} is a store in memory")),
+    }
+}
+
+/// The shape, and who gets in: `user:password/database`.
+fn shown(target: &Target) -> String {
+    let access = &target.access;
+    let user = access.username.as_deref().unwrap_or("-");
+    let password = access.password.as_ref().map_or("-", Secret::reveal);
+    let tls = if access.tls.is_some() { " by TLS" } else { "" };
+    format!("{} as {user}:{password}/{}{tls}", target.shape, access.database)
+}
+
+#[test]
+fn urls_say_where_and_how() {
+    for (url, expected) in [
+        ("redis://localhost", "localhost:6379 as -:-/0"),
+        (" redis://localhost/\n", "localhost:6379 as -:-/0"),
+        ("REDIS://LocalHost:1/3", "localhost:1 as -:-/3"),
+        ("valkey://h", "h:6379 as -:-/0"),
+        ("redis://my_redis.internal", "my_redis.internal:6379 as -:-/0"),
+        ("redis://[::1]", "[::1]:6379 as -:-/0"),
+        ("redis://[0:0::1]:7/1", "[::1]:7 as -:-/1"),
+        ("redis://:pass@h", "h:6379 as -:pass/0"),
+        ("redis://me:pass@h:1/2", "h:1 as me:pass/2"),
+        ("redis://me:p:a@s,s@h", "h:6379 as me:p:a@s,s/0"),
+        ("redis://m%40e:p%2F%3F%23%25%C3%BC@h", "h:6379 as m@e:p/?#%ü/0"),
+        ("redis://:pass@h?user=me&db=4", "h:6379 as me:pass/4"),
+        ("redis://:a+b@h", "h:6379 as -:a+b/0"),
+        ("redis://:pass@[::1]:8?db=4", "[::1]:8 as -:pass/4"),
+        ("unix:///run/a@b.sock", "/run/a@b.sock as -:-/0"),
+        ("redis+unix:///run/a%20b.sock?db=2", "/run/a b.sock as -:-/2"),
+        ("redis+unix://me:pass@/run/x", "/run/x as me:pass/0"),
+        ("redis+sentinel://a,b:1/m", "the master \"m\" of the sentinels a:26379, b:1 as -:-/0"),
+        (
+            "redis+sentinel://:p@[::1],b/m%2Fn/3",
+            "the master \"m/n\" of the sentinels [::1]:26379, b:26379 as -:p/3",
+        ),
+        ("redis+sentinel://a/m?db=3", "the master \"m\" of the sentinels a:26379 as -:-/3"),
+        ("redis+cluster://a,b:1", "the cluster of a:6379, b:1 as -:-/0"),
+        ("redis+cluster://me:p@a/0", "the cluster of a:6379 as me:p/0"),
+        ("redis://h?messages_=", "unknown"),
+    ] {
+        match target(url) {
+            Ok(target) => assert_eq!(shown(&target), expected, "{url}"),
+            Err(error) => assert!(error.to_string().contains(expected), "{url}: {error}"),
+        }
+    }
+}
+
+#[cfg(feature = "tls")]
+#[test]
+fn urls_with_an_s_are_for_tls() {
+    for (url, expected) in [
+        ("rediss://h", "h:6379 as -:-/0 by TLS"),
+        ("valkeys://h?server_name=other", "h:6379 as -:-/0 by TLS"),
+        ("rediss+sentinel://h/m", "the master \"m\" of the sentinels h:26379 as -:-/0 by TLS"),
+        ("rediss+cluster://h?server_name=10.0.0.1", "the cluster of h:6379 as -:-/0 by TLS"),
+    ] {
+        // Without a CA of the system, which this test does not need.
+        let url = format!("{url}{}verify=no", if url.contains('?') { '&' } else { '?' });
+        assert_eq!(shown(&target(&url).expect(&url)), expected, "{url}");
+    }
+}
+
+#[test]
+fn sentinels_have_credentials_of_their_own() {
+    let url = "redis+sentinel://me:pass@h/m/2?sentinel_user=watcher&sentinel_password_env=PATH&client_name=a";
+    let Shape::Sentinel { access, .. } = target(url).expect(url).shape else { panic!("no sentinel") };
+    assert_eq!(access.username.as_deref(), Some("watcher"));
+    assert_eq!(access.password.as_ref().map(Secret::reveal), std::env::var("PATH").ok().as_deref());
+    assert_eq!((access.database, access.client_name.as_deref()), (0, Some("a")));
+
+    let Shape::Sentinel { access, .. } = target("redis+sentinel://me:pass@h/m").expect("fine").shape else {
+        panic!("no sentinel")
+    };
+    assert_eq!(
+        (access.username, access.password),
+        (None, None),
+        "they are not told the password of the servers"
+    );
+}
+
+#[test]
+fn parameters_are_read() {
+    let url = "redis+cluster://h?connect_timeout=500ms&response_timeout=2m&replicas=2&messages=plain";
+    let settings = StoreUrl::parse(url).expect(url).settings;
+    assert_eq!(settings.connect_timeout, Some(Duration::from_millis(500)));
+    assert_eq!(settings.response_timeout, Some(Duration::from_secs(120)));
+    assert_eq!(settings.replicas, Some(2));
+    assert_eq!(settings.messages, Some(ClusterMessages::Plain));
+    let settings = StoreUrl::parse("memory://?response_timeout=5s").expect("a URL").settings;
+    assert_eq!(settings.response_timeout, Some(Duration::from_secs(5)));
+    assert!(settings.check_for_memory().is_ok());
+}
+
+/// URLs that cannot be, and the setting that says so.
+const WRONG: &[(&str, &str)] = &[
+    ("", "url"),
+    ("orders", "url"),
+    ("quokka@h", "url"),
+    ("h:quokka", "url"),
+    ("h:quokka@h", "url"),
+    ("http://h", "url"),
+    ("quokka://h", "url"),
+    ("redis:h", "url"),
+    ("redis://", "url"),
+    ("redis:///1", "url"),
+    ("redis://:6379", "url"),
+    ("redis://h:", "url"),
+    ("redis://h:0", "url"),
+    ("redis://h:+1", "url"),
+    ("redis://h:65536", "url"),
+    ("redis://h:quokka", "url"),
+    ("redis://h/quokka", "url"),
+    ("redis://h/1/quokka", "url"),
+    ("redis://h/-1", "url"),
+    ("redis://::1", "url"),
+    ("redis://[quokka]", "url"),
+    ("redis://[::1", "url"),
+    ("redis://[::1]quokka", "url"),
+    ("redis://quo kka", "url"),
+    ("redis://a,b", "url"),
+    ("redis+cluster://a,,b", "url"),
+    ("redis+cluster://a,b:quokka", "url"),
+    ("redis+sentinel://a,/m", "url"),
+    // Characters of a password that should have been encoded.
+    ("redis://:quo/kka@h", "url"),
+    ("redis://:quo?kka@h", "url"),
+    ("redis://:quo?kka=1@h", "url"),
+    ("redis://:quo#kka@h", "url"),
+    ("redis://:/quokka@h", "url"),
+    ("redis://me:%FFquokka@h", "password"),
+    ("redis://me%FFquokka:x@h", "user"),
+    ("redis+unix://quokka/run/x", "url"),
+    ("redis+unix://:quokka@", "url"),
+    ("redis+unix://", "url"),
+    ("redis://h?quokka", "url"),
+    ("redis://h?quo.kka=1", "url"),
+    ("redis://h?nonsense=quokka", "url"),
+    ("redis://h?password=quokka", "url"),
+    ("redis://h?DB=1", "url"),
+    ("redis://h?db=1&db=1", "db"),
+    ("redis://h/1?db=1", "database"),
+    ("redis://h?db=quokka", "db"),
+    ("redis://h?db=", "db"),
+    ("redis://h?connect_timeout=5", "connect_timeout"),
+    ("redis://h?connect_timeout=quokka", "connect_timeout"),
+    ("redis://h?connect_timeout=ms", "connect_timeout"),
+    ("redis://h?response_timeout=1h", "response_timeout"),
+    ("redis://h?response_timeout=99999999999999999999s", "response_timeout"),
+    ("redis://h?response_timeout=999999999999999999m", "response_timeout"),
+    ("redis://h?replicas=-1", "replicas"),
+    ("redis://h?replicas=4294967296", "replicas"),
+    ("memory://?replicas=1", "replicas"),
+    ("memory://?user=x", "user"),
+    ("memory://?ca_file=x", "ca_file"),
+    ("redis://h?client_name=", "client_name"),
+    ("redis://h?client_name=a%20b", "client_name"),
+    ("redis://h?client_name=a%0Ab", "client_name"),
+    ("redis://h?client_name=%C3%BC", "client_name"),
+    ("redis://me:quokka@h?user=you", "user"),
+    ("redis://quokka@h", "user"),
+    ("redis://h?user=quokka", "user"),
+    ("redis://:quokka@h?user=", "user"),
+    ("redis://:@h", "password"),
+    ("redis://:quokka@h?password_env=PATH", "password"),
+    ("redis://h?password_env=PATH&password_file=/x", "password"),
+    ("redis://h?password_file=/nowhere", "password_file"),
+    ("redis://h?password_env=TURNLOCK_NO_SUCH_VARIABLE", "password_env"),
+    ("redis://h?password_env=", "password_env"),
+    ("redis://h?sentinel_user=x", "sentinel_user"),
+    ("redis+cluster://h?sentinel_password_env=PATH", "sentinel_password_env"),
+    ("redis+sentinel://h/m?sentinel_user=x", "sentinel_user"),
+    ("redis+sentinel://h/m?sentinel_password_file=/nowhere", "sentinel_password_file"),
+    ("redis+sentinel://h/m/x", "url"),
+    ("redis+sentinel://h", "master_name"),
+    ("redis+sentinel://h/", "master_name"),
+    ("redis+sentinel://h//1", "master_name"),
+    ("redis+sentinel://h/m%FF", "master_name"),
+    ("redis+cluster://h/1", "database"),
+    ("redis+cluster://h?db=1", "database"),
+    ("redis+cluster://h?messages=some", "messages"),
+    ("redis://h?messages=auto", "messages"),
+    ("redis+sentinel://h/m?messages=plain", "messages"),
+    ("redis://h?ca_file=/x", "ca_file"),
+    ("redis://h?cert_file=/x&key_file=/y", "cert_file"),
+    ("redis+cluster://h?server_name=x", "server_name"),
+    ("redis+sentinel://h/m?verify=yes", "verify"),
+    ("redis+unix:///x?key_file=/y", "key_file"),
+    ("rediss://h?verify=maybe", "verify"),
+    ("rediss://h?verify=no&ca_file=/x", "verify"),
+    ("rediss://h?cert_file=/x", "cert_file"),
+    ("rediss://h?key_file=/x", "key_file"),
+    ("rediss://h?server_name=", "server_name"),
+];
+
+#[test]
+fn what_is_wrong_is_named() {
+    for (url, named) in WRONG {
+        let error = target(url).expect_err(url);
+        assert!(
+            matches!(&error, Error::BadConfiguration { setting, .. } if setting == named),
+            "{url}: {error}"
+        );
+        let text = format!("{error} {error:?}");
+        assert!(!["quo", "kka"].iter().any(|piece| text.contains(piece)), "{url}: {text}");
+    }
+}
+
+#[cfg(feature = "tls")]
+#[test]
+fn bad_files_of_tls_are_named() {
+    let here = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+    for (url, named, word) in [
+        ("rediss://h?ca_file=/nowhere".to_owned(), "ca_file", "/nowhere"),
+        (format!("rediss://h?ca_file={here}"), "ca_file", here),
+        (format!("rediss://h?verify=no&cert_file={here}&key_file=/nowhere"), "cert_file", here),
+        ("rediss://h?verify=no&server_name=a%20b".to_owned(), "server_name", "name"),
+    ] {
+        let error = target(&url).expect_err(&url);
+        assert!(
+            matches!(&error, Error::BadConfiguration { setting, .. } if *setting == named),
+            "{url}: {error}"
+        );
+        assert!(error.to_string().contains(word), "{url}: {error}");
+    }
+}
+
+#[test]
+fn an_unknown_parameter_is_named_with_those_that_are_known() {
+    let text = StoreUrl::parse("redis://h?nonsense=1").expect_err("no such thing").to_string();
+    assert!(text.contains("`nonsense`") && text.contains("connect_timeout"), "{text}");
+    let text = StoreUrl::parse("redis://h?password=1").expect_err("not so").to_string();
+    assert!(text.contains("password_file"), "{text}");
+}
+
+#[test]
+fn nothing_shows_the_password() {
+    let url = format!("redis://me:{CANARY}@h?db=1");
+    let parsed = StoreUrl::parse(&url).expect("a URL");
+    let target = target(&url).expect("a URL");
+    assert!(!format!("{parsed:?} {target:?} {}", target.shape).contains(CANARY));
+}
+
+#[test]
+fn a_store_in_memory_may_have_a_name() {
+    for (url, expected) in [("memory://", None), ("memory:", None), ("memory://Orders", Some("Orders"))] {
+        let store = StoreUrl::parse(url).expect(url).store;
+        assert_eq!(store, Store::Memory { name: expected.map(str::to_owned) }, "{url}");
+    }
+}
