@@ -6,9 +6,10 @@ use std::time::Instant;
 use turnlock::{Client, blocking};
 use turnlock_testkit::{eventually, within};
 
+use crate::fail_over;
 use crate::interop::take_turns;
 use crate::rig::{Rig, ms};
-use crate::{Case, cases};
+use crate::{Case, cases, secrets};
 
 pub(crate) const CASES: &[Case] = cases![
     a_program_that_unlocks_or_shuts_down_leaves_nothing,
@@ -16,7 +17,7 @@ pub(crate) const CASES: &[Case] = cases![
     a_program_that_is_killed_frees_its_lock_with_the_lease,
 ];
 
-const VARIABLE: &str = "TURNLOCK_TEST_CHILD";
+pub(crate) const VARIABLE: &str = "TURNLOCK_TEST_CHILD";
 
 pub(crate) fn is_child() -> bool {
     std::env::var_os(VARIABLE).is_some()
@@ -27,7 +28,11 @@ pub(crate) fn main() {
     let order = std::env::var(VARIABLE).expect("an order");
     let (way, url) = order.split_once(' ').expect("a way and a URL");
     match way.split(',').collect::<Vec<_>>()[..] {
+        ["secrets"] => return secrets::tell_everything(),
         ["queue", name] => return wait_in_queue(name, url),
+        ["turns", name, counter, replicas] => {
+            return fail_over::work(name, counter, replicas.parse().expect("a number"), url);
+        }
         ["herd", gate, name, counter, turns] => {
             return herd([gate, name, counter], turns.parse().expect("a number"), url);
         }
@@ -102,13 +107,14 @@ pub(crate) fn child(rig: &Rig, way: &str) -> tokio::process::Child {
 
 /// Starts a program that uses the server at `url` in the given way.
 pub(crate) fn spawn(way: &str, url: &str) -> tokio::process::Child {
-    tokio::process::Command::new(std::env::current_exe().expect("this program"))
-        .env(VARIABLE, format!("{way} {url}"))
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
-        .expect("a child")
+    command(way, url).spawn().expect("a child")
+}
+
+pub(crate) fn command(way: &str, url: &str) -> tokio::process::Command {
+    let mut command = tokio::process::Command::new(std::env::current_exe().expect("this program"));
+    command.env(VARIABLE, format!("{way} {url}"));
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
+    command
 }
 
 async fn run(rig: &Rig, way: &str) {

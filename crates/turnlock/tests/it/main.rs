@@ -3,28 +3,51 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that finds nothing to unwrap has failed")]
 
+mod acl;
+mod by_name;
 mod cancellation;
 mod child;
 mod conformance;
+mod doctor;
+mod fail_over;
 mod family;
 mod faults;
+mod ground;
 mod interop;
 mod network_faults;
 mod red_lock;
+mod replicas;
 mod rig;
+mod secrets;
 mod server_clock;
+mod set_up;
 mod standstill;
+mod store;
+mod tls;
 mod told;
 mod wire;
 
 use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Trial};
-use rig::{Kind, Rig, Store};
+use rig::{Kind, Rig};
+use store::Store;
 use turnlock_testkit::RedisServer;
 
-/// How long one case may take: a hang is a failure, not a wait.
-const LIMIT: Duration = Duration::from_secs(120);
+/// How long one case may take, with its wait for others that keep processors busy: a hang is a failure, not a wait.
+const LIMIT: Duration = Duration::from_secs(300);
+
+/// What the cases for every store run on.
+const STORES: [Store; 7] = [
+    Store::Memory,
+    Store::Redis,
+    // A new store is one line here.
+    Store::Replica,
+    Store::Sentinel,
+    Store::Cluster,
+    Store::Tls,
+    Store::Acl,
+];
 
 /// A case, on whatever store it is given.
 pub(crate) type Case = (&'static str, fn(Rig) -> CaseFuture);
@@ -40,22 +63,20 @@ fn main() {
     if child::is_child() {
         return child::main();
     }
-    let mut trials = Vec::new();
-    // A new store is one line here.
-    for store in [Store::Memory, Store::Redis] {
+    // These first: they wait most of the time, and longest.
+    let mut trials = fail_over::trials();
+    for store in STORES {
         let missing = store.missing();
         for kind in Kind::ALL {
             for case in conformance::cases(kind).chain(cancellation::cases(kind)) {
                 trials.push(trial(store, kind, case, missing.clone()));
             }
         }
-    }
-    for store in [Store::Memory, Store::Redis] {
         for (kind, cases) in family::CASES {
-            trials.extend(cases.iter().map(|case| trial(store, *kind, *case, store.missing())));
+            trials.extend(cases.iter().map(|case| trial(store, *kind, *case, missing.clone())));
         }
         for kind in Kind::MUTEXES {
-            trials.extend(family::mutex_cases(kind).map(|case| trial(store, kind, case, store.missing())));
+            trials.extend(family::mutex_cases(kind).map(|case| trial(store, kind, case, missing.clone())));
         }
     }
     for (kind, cases) in family::REDIS_CASES {
@@ -66,6 +87,7 @@ fn main() {
             trials.push(trial(Store::Redis, kind, case, Store::Redis.missing()));
         }
     }
+    trials.extend(replicas::trials());
     let missing = Store::Redis.missing();
     for case in
         [wire::CASES, faults::CASES, network_faults::CASES, child::CASES, told::CASES, red_lock::CASES]
@@ -77,11 +99,20 @@ fn main() {
         let missing = missing.clone().or_else(RedisServer::clock_shift_missing);
         trials.extend(cases.iter().map(|case| trial(Store::Redis, kind, *case, missing.clone())));
     }
+    trials.extend(acl::trials(Store::Redis.missing().as_deref()));
+    trials.extend(doctor::trials(Store::Redis.missing().as_deref()));
+    trials.extend(by_name::trials());
+    trials.extend(tls::trials());
+    trials.push(secrets::trial());
     standstill::watch();
-    let arguments = Arguments::from_args();
+    let mut arguments = Arguments::from_args();
+    // Most cases wait most of the time; with more than that, wake-ups are late for want of a processor.
+    let cores = std::thread::available_parallelism().map_or(2, usize::from);
+    arguments.test_threads.get_or_insert(CASES_A_CORE * cores);
     trials.extend(interop::trials(&arguments));
     let conclusion = libtest_mimic::run(&arguments, trials);
     interop::close();
+    Store::close_all();
     conclusion.exit();
 }
 
@@ -97,6 +128,15 @@ where
     C: Fn() -> F + Send + 'static,
     F: Future<Output = ()> + Send + 'static,
 {
+    trial_within(title, missing, LIMIT, case)
+}
+
+/// The same with another limit.
+pub(crate) fn trial_within<C, F>(title: &str, missing: Option<String>, limit: Duration, case: C) -> Trial
+where
+    C: Fn() -> F + Send + 'static,
+    F: Future<Output = ()> + Send + 'static,
+{
     let ignored = missing.is_some() && std::env::var_os("CI").is_none();
     let title = missing.as_ref().map_or(title.to_owned(), |reason| format!("{title} ({reason})"));
     let name = title.clone();
@@ -105,31 +145,37 @@ where
             return Err(reason.into());
         }
         let mut start = Instant::now();
-        let mut outcome = run_once(&case);
+        let mut outcome = run_once(&case, limit);
         for _ in 0..RUNS_AGAIN {
             let Some(stood_still) = standstill::longest_since(start).filter(|_| outcome.is_err()) else {
                 break;
             };
             println!("the machine stood still for {stood_still:?}: {name} is run again");
             start = Instant::now();
-            outcome = run_once(&case);
+            outcome = run_once(&case, limit);
         }
         outcome.map_err(Into::into)
     };
     Trial::test(title, run).with_ignored_flag(ignored)
 }
 
+/// How many cases run at a time, unless the command line says so.
+const CASES_A_CORE: usize = 3;
+
 /// How often a case is run again that failed while the machine stood still.
 const RUNS_AGAIN: usize = 2;
 
-fn run_once<F: Future<Output = ()> + Send + 'static>(case: &impl Fn() -> F) -> Result<(), String> {
+fn run_once<F: Future<Output = ()> + Send + 'static>(
+    case: &impl Fn() -> F,
+    limit: Duration,
+) -> Result<(), String> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     let runtime = builder.worker_threads(2).enable_all().build().map_err(|error| error.to_string())?;
     // A task of its own, so that it runs on a worker as users' code does.
-    let outcome = runtime.block_on(async { tokio::time::timeout(LIMIT, tokio::spawn(case())).await });
+    let outcome = runtime.block_on(async { tokio::time::timeout(limit, tokio::spawn(case())).await });
     runtime.shutdown_timeout(Duration::from_secs(1));
     match outcome {
-        Err(_) => Err(format!("not done within {LIMIT:?}")),
+        Err(_) => Err(format!("not done within {limit:?}")),
         Ok(Err(panic)) => Err(panic.to_string()),
         Ok(Ok(())) => Ok(()),
     }

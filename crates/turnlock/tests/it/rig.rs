@@ -5,8 +5,13 @@ use std::time::Duration;
 
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
-use turnlock::{Builder, Client, Guard, Lock, MemoryStore, blocking};
+use tokio::sync::{Semaphore, SemaphorePermit};
+use turnlock::{Builder, Client, Guard, Lock, blocking};
 use turnlock_testkit::{RedisServer, eventually};
+
+use crate::ground::Ground;
+use crate::set_up::SetUp;
+use crate::store::Store;
 
 /// What a case is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,56 +140,31 @@ impl Deref for BlockingKindClient {
     }
 }
 
-/// The stores that the conformance suite runs on.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Store {
-    Memory,
-    Redis,
-}
-
-impl Store {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Memory => "memory",
-            Self::Redis => "redis",
-        }
-    }
-
-    pub(crate) fn missing(self) -> Option<String> {
-        // Asked of a program, and once is enough for all cases.
-        static MISSING: OnceLock<Option<String>> = OnceLock::new();
-        match self {
-            Self::Memory => None,
-            Self::Redis => MISSING.get_or_init(RedisServer::missing).clone(),
-        }
-    }
-}
-
 /// Longer than any test waits: a wake-up that comes in time came by the message, and not by the poll.
 pub(crate) const NO_POLL: Duration = Duration::from_secs(60);
 
 /// What a message may take.
 pub(crate) const PROMPT: Duration = Duration::from_millis(300);
 
-/// A store of its own for each case, and clients of it.
+/// A store and clients of it, with names that are this case's alone.
 pub(crate) struct Rig {
     pub(crate) kind: Kind,
-    store: Running,
+    ground: Ground,
+    /// What all its names begin with.
+    prefix: String,
     next: AtomicU64,
-}
-
-enum Running {
-    Memory(MemoryStore),
-    Redis(Box<RedisServer>),
+    /// Present while this case keeps a processor busy.
+    turn: OnceLock<SemaphorePermit<'static>>,
 }
 
 impl Rig {
+    /// What all names match that any rig gives.
+    pub(crate) const NAMES: &str = "case*";
+
     pub(crate) async fn new(store: Store, kind: Kind) -> Self {
-        let store = match store {
-            Store::Memory => Running::Memory(MemoryStore::new()),
-            Store::Redis => Running::Redis(Box::new(RedisServer::start().await)),
-        };
-        Self { kind, store, next: AtomicU64::new(0) }
+        static CASES: AtomicU64 = AtomicU64::new(0);
+        let prefix = format!("case{}:", CASES.fetch_add(1, Ordering::Relaxed));
+        Self { kind, ground: store.ground().await, prefix, next: AtomicU64::new(0), turn: OnceLock::new() }
     }
 
     /// A client whose waiters are woken by messages alone.
@@ -193,11 +173,7 @@ impl Rig {
     }
 
     pub(crate) async fn client_with(&self, builder: Builder) -> KindClient {
-        let client = match &self.store {
-            Running::Memory(store) => builder.memory(store),
-            Running::Redis(server) => builder.connect(&server.url()).await,
-        };
-        KindClient::new(client.expect("a store that is there"), self.kind)
+        KindClient::new(self.ground.client(builder).await.expect("a store that is there"), self.kind)
     }
 
     /// A client of the server at another address: behind a proxy.
@@ -206,85 +182,87 @@ impl Rig {
     }
 
     pub(crate) fn blocking_client(&self) -> BlockingKindClient {
-        let builder = blocking::Client::builder(Client::builder().poll(NO_POLL));
-        let client = match &self.store {
-            Running::Memory(store) => builder.memory(store),
-            Running::Redis(server) => builder.connect(&server.url()),
-        };
+        let client = self.ground.blocking_client(Client::builder().poll(NO_POLL));
         BlockingKindClient { client: client.expect("a store that is there"), kind: self.kind }
     }
 
     /// A name that no other case uses.
     pub(crate) fn name(&self) -> String {
-        format!("lock:{}", self.next.fetch_add(1, Ordering::Relaxed))
+        format!("{}{}", self.prefix, self.next.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Loses all data, without telling anybody.
+    /// A name with this end that no other case uses; the same each time.
+    pub(crate) fn named(&self, end: &str) -> String {
+        format!("{}{end}", self.prefix)
+    }
+
+    /// How often a case does again what goes wrong once in a thousand times. Where other cases use the same servers it is a
+    /// tenth: what is new there is the way to the store, and not the order of steps.
+    ///
+    /// Such a case keeps a processor busy, so from here to its end it is one of two.
+    pub(crate) async fn times(&self, all: usize) -> usize {
+        static BUSY: Semaphore = Semaphore::const_new(2);
+        let turn = BUSY.acquire().await.expect("never closed");
+        assert!(self.turn.set(turn).is_ok(), "a case asks once");
+        if matches!(self.ground, Ground::Shared(_)) { all / 10 } else { all }
+    }
+
+    /// Loses all data of this case, without telling anybody.
     pub(crate) async fn lose_data(&self) {
-        match &self.store {
-            Running::Memory(store) => store.lose_data(),
-            Running::Redis(server) => {
-                let mut plain = server.client().await;
-                let keys: Vec<String> = plain.keys("*").await.expect("keys");
-                let _: () = plain.del(keys).await.expect("deleted");
-            }
-        }
+        self.ground.lose_data(&self.prefix).await;
     }
 
     /// Ends a hold so that nobody hears of it.
     pub(crate) async fn release_unheard(&self, guard: Guard) {
-        match &self.store {
-            Running::Memory(store) => {
-                store.lose_signals(true);
-                guard.unlock().await.expect("held");
-                store.lose_signals(false);
-            }
-            Running::Redis(server) => {
-                let _: () = server.client().await.del(guard.name()).await.expect("deleted");
-                assert!(guard.unlock().await.is_err());
-            }
+        if let Ground::Memory(store) = &self.ground {
+            store.lose_signals(true);
+            guard.unlock().await.expect("held");
+            store.lose_signals(false);
+        } else {
+            let _: () = self.plain_at(guard.name()).await.del(guard.name()).await.expect("deleted");
+            assert!(guard.unlock().await.is_err());
         }
     }
 
     /// A client of whose releases nobody hears.
     pub(crate) async fn mute_client(&self) -> KindClient {
-        let builder = Client::builder().poll(NO_POLL);
-        match &self.store {
-            Running::Memory(store) => {
-                store.lose_signals(true);
-                self.client_with(builder).await
-            }
-            Running::Redis(server) => {
-                let mut cmd = redis::cmd("ACL");
-                cmd.arg(&["SETUSER", "mute", "reset", "on", ">pass", "~*", "+@all", "resetchannels"]);
-                let _: () = cmd.query_async(&mut server.client().await).await.expect("a user");
-                let url = format!("redis://mute:pass@127.0.0.1:{}", server.port());
-                self.client_at(builder, &url).await
-            }
-        }
+        let user = format!("mute-{}", self.name().replace(':', "-"));
+        let client = self.ground.mute_client(Client::builder().poll(NO_POLL), &user).await;
+        KindClient::new(client.expect("a store that is there"), self.kind)
     }
 
     pub(crate) fn is_memory(&self) -> bool {
-        matches!(self.store, Running::Memory(_))
+        matches!(self.ground, Ground::Memory(_))
     }
 
+    /// Whether keys are spread over servers by their slots.
+    pub(crate) fn is_cluster(&self) -> bool {
+        matches!(&self.ground, Ground::Shared(set_up) if matches!(**set_up, SetUp::Cluster(_)))
+    }
+
+    /// The server of this case alone.
     pub(crate) fn server(&self) -> &RedisServer {
-        match &self.store {
-            Running::Redis(server) => server,
-            Running::Memory(_) => panic!("this case is for Redis"),
+        match &self.ground {
+            Ground::Own(server) => server,
+            _ => panic!("this case is for a server of its own"),
         }
     }
 
     pub(crate) fn server_mut(&mut self) -> &mut RedisServer {
-        match &mut self.store {
-            Running::Redis(server) => server,
-            Running::Memory(_) => panic!("this case is for Redis"),
+        match &mut self.ground {
+            Ground::Own(server) => server,
+            _ => panic!("this case is for a server of its own"),
         }
     }
 
     /// A client that knows nothing of locks, to look at keys.
     pub(crate) async fn plain(&self) -> MultiplexedConnection {
         self.server().client().await
+    }
+
+    /// The same where the key may be on any of several servers.
+    pub(crate) async fn plain_at(&self, key: &str) -> MultiplexedConnection {
+        self.ground.owner_of(key).await.client().await
     }
 }
 

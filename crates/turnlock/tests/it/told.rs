@@ -65,6 +65,9 @@ impl Subscriber for Diary {
 async fn every_turn_of_events_is_told_and_no_password_with_it(rig: Rig) {
     let diary = Diary::default();
     let told = diary.clone();
+    // With one subscriber alone, `tracing` asks the thread that comes by an event first whether anybody listens, and that may
+    // be one of another case.
+    let _second = tracing::Dispatch::new(Diary::default());
     // One thread, so that a subscriber of that thread hears everything.
     let scene = move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

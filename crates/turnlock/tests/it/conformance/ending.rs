@@ -82,8 +82,9 @@ async fn a_late_release_harms_nobody(rig: Rig) {
     let new = within(ms(1_000), "the lease ends", two.lock(&name).lock()).await.expect("a turn");
     drop(old);
     assert!(matches!(one.lock(&name).try_lock().await, Ok(None)));
-    // The drop's release is done when a later one of the same client is.
-    one.lock("another").lock().await.expect("free").unlock().await.expect("held");
+    // The drop's release is done when a later one of the same client is, by the same connection.
+    let neighbour = rig.named(&format!("in-the-same-slot{{{name}}}"));
+    one.lock(&neighbour).lock().await.expect("free").unlock().await.expect("held");
     assert_eq!(two.lock(&name).inspect().await.expect("an answer").holders[0].owner, *new.owner_id());
     new.unlock().await.expect("still held");
 }
@@ -123,7 +124,7 @@ async fn a_guard_may_outlive_the_runtime(rig: Rig) {
                 let guard = client.lock(&name).lock().await.expect("free");
                 (client, guard)
             });
-            let unlocked = runtime.block_on(client.lock("unlocked").lock()).expect("free");
+            let unlocked = runtime.block_on(client.lock(&rig.name()).lock()).expect("free");
             runtime.shutdown_timeout(ms(500));
             let started = std::time::Instant::now();
             let bare = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");

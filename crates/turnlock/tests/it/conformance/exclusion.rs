@@ -100,14 +100,15 @@ async fn holders_that_die_and_holders_that_live_never_overlap(rig: Rig) {
 }
 
 async fn names_and_prefixes_are_locks_of_their_own(rig: Rig) {
+    let (a, b, prefix) = (rig.named("a"), rig.named("b"), rig.named("app:"));
     let plain = rig.client().await;
-    let prefixed = rig.client_with(Client::builder().key_prefix("app:")).await;
-    let _a = plain.lock("a").lock().await.expect("free");
-    let _b = plain.lock("b").try_lock().await.expect("an answer").expect("another lock");
-    let guard = prefixed.lock("a").try_lock().await.expect("an answer").expect("another lock");
-    assert_eq!(guard.name(), "a");
+    let prefixed = rig.client_with(Client::builder().key_prefix(prefix.as_str())).await;
+    let _a = plain.lock(&a).lock().await.expect("free");
+    let _b = plain.lock(&b).try_lock().await.expect("an answer").expect("another lock");
+    let guard = prefixed.lock(&a).try_lock().await.expect("an answer").expect("another lock");
+    assert_eq!(guard.name(), a);
     assert!(
-        plain.lock("app:a").try_lock().await.expect("an answer").is_none(),
+        plain.lock(&format!("{prefix}{a}")).try_lock().await.expect("an answer").is_none(),
         "the same key by another way"
     );
 }

@@ -50,7 +50,8 @@ async fn until_locked(locks: &[Lock], expected: &[bool]) {
 
 async fn a_majority_decides(rig: Rig) {
     let (locks, other) = (three(&rig).await, rig.client().await);
-    let red = RedLock::new(locks.clone()).expect("a good set");
+    // In a cluster the first question makes a connection to the node that has the name.
+    let red = RedLock::new(locks.clone()).expect("a good set").node_timeout(ms(500));
     for missing in 0..3 {
         let single = taken(&locks, &other, &[missing]).await;
         let guard = red.try_lock().await.expect("an answer").expect("two are enough");
@@ -78,7 +79,7 @@ async fn a_majority_decides(rig: Rig) {
 
 async fn a_refused_red_lock_holds_nothing_and_is_woken(rig: Rig) {
     let (locks, other) = (three(&rig).await, rig.client().await);
-    let red = RedLock::new(locks.clone()).expect("a good set");
+    let red = RedLock::new(locks.clone()).expect("a good set").node_timeout(ms(500));
     for _ in 0..5 {
         let mut singles = taken(&locks, &other, &[1, 2]).await;
         let waiting = red.clone();
@@ -100,13 +101,14 @@ async fn a_refused_red_lock_holds_nothing_and_is_woken(rig: Rig) {
 
 async fn a_held_red_lock_is_not_polled_hard(rig: Rig) {
     let other = rig.client().await;
+    let another = rig.name();
     let clients = [rig.client().await, rig.client().await, rig.client().await];
     let locks: Vec<_> = clients.iter().map(|client| client.lock(&rig.name())).collect();
-    let red = RedLock::new(locks.clone()).expect("a good set");
+    let red = RedLock::new(locks.clone()).expect("a good set").node_timeout(ms(500));
     let _singles = taken(&locks, &other, &[0, 1, 2]).await;
     // Each question of a client is an owner with the next number: so these tell how often somebody asked.
     let next_number = async || {
-        let guard = clients[2].lock("another").try_lock().await.expect("an answer").expect("free");
+        let guard = clients[2].lock(&another).try_lock().await.expect("an answer").expect("free");
         let (_, number) = guard.owner_id().as_str().rsplit_once(':').expect("a number");
         let number: u64 = number.parse().expect("a number");
         guard.unlock().await.expect("held");
@@ -121,7 +123,7 @@ async fn a_held_red_lock_is_not_polled_hard(rig: Rig) {
 
 async fn a_red_lock_lives_on_without_a_minority(rig: Rig) {
     let locks = three(&rig).await;
-    let red = RedLock::new(locks.clone()).expect("a good set");
+    let red = RedLock::new(locks.clone()).expect("a good set").node_timeout(ms(500));
     let guard = red.lock().await.expect("free");
     until_locked(&locks, &[true; 3]).await;
     eventually("all three are there", PROMPT, async || guard.held() == 3).await;
@@ -160,19 +162,20 @@ async fn a_red_lock_ends_with_its_last_majority(rig: Rig) {
 
 async fn bad_sets_of_servers_are_refused(rig: Rig) {
     let (one, two) = (rig.client().await, rig.client().await);
+    let (a, b) = (rig.named("a"), rig.named("b"));
     for (locks, word) in [
         (vec![], "at least one"),
-        (vec![one.lock("a"), one.lock("b")], "same client"),
-        (vec![one.lock("a"), two.lock("")], "empty"),
+        (vec![one.lock(&a), one.lock(&b)], "same client"),
+        (vec![one.lock(&a), two.lock("")], "empty"),
     ] {
         let error = RedLock::new(locks).expect_err("a bad set");
         assert!(error.to_string().contains(word), "{error}");
     }
-    let red = RedLock::new([one.lock("a"), two.lock("b")]).expect("a good set");
-    assert_eq!(red.name(), "a");
+    let red = RedLock::new([one.lock(&a), two.lock(&b)]).expect("a good set");
+    assert_eq!(red.name(), a);
     assert!(matches!(red.lease(ms(0)).try_lock().await, Err(Error::BadLease(_))));
     assert!(matches!(red.node_timeout(ms(0)).try_lock().await, Err(Error::BadConfiguration { .. })));
-    let single = RedLock::new([one.lock("a")]).expect("a majority of one");
+    let single = RedLock::new([one.lock(&a)]).expect("a majority of one");
     let guard = single.lock().await.expect("free");
     assert!(red.try_lock().await.expect("an answer").is_none(), "a majority of two is two");
     guard.unlock().await.expect("held");

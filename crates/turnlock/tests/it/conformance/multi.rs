@@ -300,8 +300,8 @@ async fn poll_times(future: &mut MultiFuture, polls: usize) -> bool {
 
 /// For every k, and many times over: the future is dropped after its k-th poll, while others take turns.
 async fn dropped_after_every_poll_a_multi_lock_leaves_nothing(rig: Rig) {
-    const DROPS: usize = 600;
     const DEEPEST: usize = 20;
+    let all = rig.times(600).await;
     let names = names::<3>(&rig);
     let (one, two) = (rig.client().await, rig.client().await);
     let stop = Arc::new(AtomicBool::new(false));
@@ -320,7 +320,7 @@ async fn dropped_after_every_poll_a_multi_lock_leaves_nothing(rig: Rig) {
         }));
     }
     let mut done = 0;
-    for drops in 0..DROPS {
+    for drops in 0..all {
         let multi = all_of(&one, &names);
         let mut future: MultiFuture = Box::pin(async move { multi.lock().await });
         let polls = 1 + drops % DEEPEST;
@@ -331,7 +331,7 @@ async fn dropped_after_every_poll_a_multi_lock_leaves_nothing(rig: Rig) {
     for task in others {
         task.await.expect("each of the others got its turns");
     }
-    assert!(done < DROPS, "some were dropped unfinished");
+    assert!(done < all, "some were dropped unfinished");
     assert!(turns.load(Ordering::Relaxed) > 0);
     until_free(&two, &names).await;
     for seen in all_of(&one, &names).inspect().await.expect("an answer") {
@@ -359,14 +359,18 @@ async fn bad_sets_of_locks_are_refused(rig: Rig) {
         let error = outcome.expect_err("a bad set");
         assert!(error.to_string().contains(word), "{error}");
     };
+    let (a, b) = (rig.named("a"), rig.named("b"));
     bad(MultiLock::new([]), "at least one");
-    bad(MultiLock::new([one.lock("a"), one.lock("b"), one.lock("a").lease(ms(500))]), "\"a\" is there twice");
-    bad(MultiLock::new([one.lock("a"), one.lock("")]), "empty");
-    let several = MultiLock::new([one.lock("a"), two.lock("b")]).expect("several clients");
+    bad(
+        MultiLock::new([one.lock(&a), one.lock(&b), one.lock(&a).lease(ms(500))]),
+        &format!("{a:?} is there twice"),
+    );
+    bad(MultiLock::new([one.lock(&a), one.lock("")]), "empty");
+    let several = MultiLock::new([one.lock(&a), two.lock(&b)]).expect("several clients");
     several.lock().await.expect("free").unlock().await.expect("held");
-    let zero = MultiLock::new([one.lock("a"), one.lock("b")]).expect("good").lease(ms(0));
+    let zero = MultiLock::new([one.lock(&a), one.lock(&b)]).expect("good").lease(ms(0));
     assert!(matches!(zero.lock().await, Err(Error::BadLease(_))));
-    until_free(&two, &["a".to_owned(), "b".to_owned()]).await;
+    until_free(&two, &[a, b]).await;
 }
 
 async fn a_thread_gets_again_what_it_holds(rig: Rig) {

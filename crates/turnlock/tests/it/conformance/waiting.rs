@@ -136,22 +136,19 @@ async fn a_waiter_needs_no_runtime_of_its_own(rig: Rig) {
     let lock = rig.client().await.lock(&rig.name());
     let guard = lock.lock().await.expect("free");
     let waiting = lock.clone();
+    let (tell, told) = tokio::sync::oneshot::channel();
     let thread = std::thread::spawn(move || {
         // A runtime without timers, and not the one of the client.
         let bare = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
         let gave_up = bare.block_on(waiting.try_lock_for(ms(50))).expect("an answer").is_none();
+        tell.send(gave_up).expect("somebody wants to know");
         let guard = bare.block_on(waiting.lock()).expect("a turn");
         drop(bare);
         drop(guard);
-        gave_up
     });
-    eventually("it waits for good", ms(3_000), async || {
-        tokio::time::sleep(ms(60)).await;
-        lock.inspect().await.expect("an answer").waiting_here == 1
-    })
-    .await;
+    assert!(told.await.expect("no panic"), "it was held by another");
+    until_waiting(&lock, 1).await;
     guard.unlock().await.expect("held");
-    let gave_up = tokio::task::spawn_blocking(|| thread.join()).await.expect("no panic").expect("no panic");
-    assert!(gave_up);
+    tokio::task::spawn_blocking(|| thread.join()).await.expect("no panic").expect("no panic");
     eventually("its guard is released", PROMPT, async || !lock.is_locked().await.unwrap()).await;
 }

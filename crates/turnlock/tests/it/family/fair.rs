@@ -86,7 +86,8 @@ async fn who_leaves_the_queue_is_out_at_once_and_the_next_is_told(rig: Rig) {
         // The head gives up while the lock is held, or is cancelled when it has just become free.
         let head = two.clone();
         let head = tokio::spawn(async move {
-            let wait = if round % 2 == 0 { ms(100) } else { NO_POLL };
+            // Long enough for the second to come, on a busy machine too.
+            let wait = if round % 2 == 0 { ms(400) } else { NO_POLL };
             head.try_lock_for(wait).await.expect("an answer").is_none()
         });
         until_queued(&one, 1).await;

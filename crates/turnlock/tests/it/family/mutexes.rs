@@ -134,8 +134,8 @@ async fn mutex_who_gives_up_leaves_nothing(rig: Rig) {
 
 /// For every k, and many times over: the future is dropped after its k-th poll, while others take turns.
 async fn mutex_a_waiter_dropped_after_any_poll_leaves_nothing(rig: Rig) {
-    const DROPS: usize = 500;
     const DEEPEST: usize = 12;
+    let all = rig.times(500).await;
     let (one, two) = two(&rig).await;
     let (stop, turns) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let mut others = Vec::new();
@@ -151,7 +151,7 @@ async fn mutex_a_waiter_dropped_after_any_poll_leaves_nothing(rig: Rig) {
         }));
     }
     let mut unfinished = 0;
-    for drops in 0..DROPS {
+    for drops in 0..all {
         let mut future = Box::pin(one.lock());
         let mut polls = drops % DEEPEST;
         let polled = std::future::poll_fn(|context| match future.as_mut().poll(context) {

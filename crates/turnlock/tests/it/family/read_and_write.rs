@@ -181,9 +181,9 @@ async fn a_downgrade_dropped_after_any_poll_leaves_nothing(rig: Rig) {
 async fn a_guard_of_another_lock_is_refused(rig: Rig) {
     let (one, two) = two(&rig).await;
     let client = rig.client().await;
-    let elsewhere = client.read_write_lock("elsewhere");
+    let elsewhere = client.read_write_lock(&rig.name());
     let writer = elsewhere.write().lock().await.expect("free");
-    for lock in [&one, &two, &client.read_write_lock("another")] {
+    for lock in [&one, &two, &client.read_write_lock(&rig.name())] {
         let outcome = lock.read().lock_with(&writer).await;
         assert!(matches!(outcome, Err(Error::BadConfiguration { .. })), "{outcome:?}");
     }

@@ -61,7 +61,7 @@ async fn permits_are_counted(rig: Rig) {
     let all = two.try_acquire_for(3, ms(100)).await.expect("an answer").expect("all are free");
     assert_eq!(one.available().await.unwrap(), 0);
     all.release().await.expect("held");
-    let unset = Slots::new(&rig.client().await, "unset");
+    let unset = Slots::new(&rig.client().await, &rig.name());
     assert_eq!((unset.available().await.unwrap(), look(&unset).await.available), (0, None));
     assert!(unset.try_acquire(1).await.expect("an answer").is_none(), "none were ever set");
 }
@@ -146,7 +146,8 @@ async fn more_permits_wake_waiters(rig: Rig) {
     held.release().await.expect("held");
     assert_eq!(two.available().await.unwrap(), 3);
     // The first number, too.
-    let (unset, other) = (Slots::new(&rig.client().await, "later"), Slots::new(&rig.client().await, "later"));
+    let name = rig.name();
+    let (unset, other) = (Slots::new(&rig.client().await, &name), Slots::new(&rig.client().await, &name));
     let task = waiter(&unset, 1, 0).await;
     assert!(other.try_set_permits(1).await.expect("an answer"));
     within(PROMPT, "the message wakes it", task).await.expect("no panic").release().await.expect("held");
@@ -217,9 +218,9 @@ async fn a_number_may_be_changed_and_removed(rig: Rig) {
 }
 
 async fn acquires_dropped_after_any_poll_leave_the_number_whole(rig: Rig) {
-    const DROPS: usize = 600;
+    let all = rig.times(600).await;
     let (one, two) = two(&rig, 3).await;
-    for drops in 0..DROPS {
+    for drops in 0..all {
         let slots = if drops % 3 == 0 { &two } else { &one };
         let mut future = Box::pin(slots.acquire(1 + u32::try_from(drops % 3).expect("small")));
         let mut polls = drops % 9;

@@ -105,7 +105,7 @@ async fn waits_of_threads_can_be_interrupted(rig: Rig) {
         let client = rig.blocking_client();
         let interrupt = Interrupt::new();
         let (semaphore, permits, latch) =
-            (client.semaphore("a"), client.permit_semaphore("b"), client.latch("c"));
+            (client.semaphore(&rig.name()), client.permit_semaphore(&rig.name()), client.latch(&rig.name()));
         assert!(latch.try_set_count(1).expect("an answer"));
         std::thread::scope(|scope| {
             let waiters = [

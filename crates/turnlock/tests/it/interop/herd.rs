@@ -1,18 +1,19 @@
 //! Many of Java's threads and of our tasks at one counter without protection of its own: two at once would lose a turn.
 
 use redis::AsyncCommands;
-use turnlock::{Client, Error, Guard, Permits};
+use turnlock::Client;
 use turnlock_testkit::{PeerThread, Redisson};
 
+use super::gate::Gate;
 use super::{JavaCase, Visit};
-use crate::rig::{Kind, KindClient};
+use crate::rig::Kind;
 use crate::{cases, child};
 
 const LONG: &[JavaCase] = cases![ten_thousand_turns_of_java_and_us_lose_none];
 const SHORT: &[JavaCase] = cases![a_thousand_turns_of_java_and_us_lose_none];
 
 /// Of each process; there are two of Java's and two of ours.
-const MEMBERS: usize = 4;
+pub(super) const MEMBERS: usize = 4;
 
 pub(super) fn cases(kind: Kind) -> &'static [JavaCase] {
     match kind {
@@ -61,37 +62,21 @@ async fn stampede(visit: &Visit, gate: &str, turns: usize) {
     assert_eq!(count, 4 * MEMBERS * each);
 }
 
-/// What is held during a turn.
-enum Turn {
-    Lock(Guard),
-    Permit(Permits),
-}
-
-async fn enter(client: &Client, gate: &str, name: &str) -> Result<Turn, Error> {
-    if gate == "semaphore" {
-        return Ok(Turn::Permit(client.semaphore(name).acquire(1).await?));
-    }
-    let kind = Kind::ALL.into_iter().find(|kind| kind.name() == gate).expect("a kind of lock");
-    Ok(Turn::Lock(KindClient::new(client.clone(), kind).lock(name).lock().await?))
-}
-
-/// So many turns of each of our tasks: enter, read the counter, write it, leave.
+/// So many turns of each of our tasks: enter, read the counter at the server of this address, write it, leave.
 pub(crate) async fn take_turns(client: &Client, url: &str, [gate, name, counter]: [&str; 3], turns: usize) {
     let redis = redis::Client::open(url).expect("an address");
+    let kind = Kind::MUTEXES.into_iter().find(|kind| kind.name() == gate).expect("a kind of lock");
+    let gate = Gate::new(client, kind, name);
     let mut tasks = Vec::new();
     for _ in 0..MEMBERS {
         let mut plain = redis.get_multiplexed_async_connection().await.expect("a connection");
-        let client = client.clone();
-        let [gate, name, counter] = [gate, name, counter].map(str::to_owned);
+        let (gate, counter) = (gate.clone(), counter.to_owned());
         tasks.push(tokio::spawn(async move {
             for _ in 0..turns {
-                let turn = enter(&client, &gate, &name).await.expect("a turn");
+                let turn = gate.enter().await.expect("a turn");
                 let before: Option<u64> = plain.get(&counter).await.expect("a number");
                 let _: () = plain.set(&counter, before.unwrap_or_default() + 1).await.expect("written");
-                match turn {
-                    Turn::Lock(guard) => guard.unlock().await.expect("held"),
-                    Turn::Permit(permit) => permit.release().await.expect("taken"),
-                }
+                turn.leave().await;
             }
         }));
     }

@@ -7,26 +7,27 @@ use tokio::sync::OnceCell;
 use turnlock::{Builder, Client};
 use turnlock_testkit::{RedisServer, Redisson, eventually};
 
+use super::site::{Shape, Site};
 use super::{Java, LIMIT};
 use crate::rig::{Kind, KindClient, NO_POLL};
 
 /// The watchdog of those who are in a hurry: their leases end several times within a case.
 pub(super) const HASTY: Duration = Duration::from_millis(1_500);
 
-/// What the look takes by which a waiter makes sure that it missed nothing before it listened.
-const LAST_LOOK: Duration = Duration::from_millis(50);
-
-/// A server with Java beside it. Starting Java costs a second of a processor, so a house is kept for the next case; two
-/// cases never share one at a time, and the data of the last one is gone.
+/// Servers with Java beside them. Starting Java costs a second of a processor, so a house is kept for the next case; two
+/// cases never share one at a time. A single server belongs to its house, and has lost the data of the last case; several
+/// servers are shared by all houses that need such.
 pub(super) struct House {
     version: &'static str,
     redisson: Redisson,
     second: OnceCell<Redisson>,
     hasty: OnceCell<Redisson>,
-    visits: AtomicU64,
     // Dropped last, since those above are connected to it.
-    server: RedisServer,
+    site: Site,
 }
+
+/// Counted over all houses, so that no two cases use the same names on servers that they share.
+static VISITS: AtomicU64 = AtomicU64::new(0);
 
 static EMPTY_HOUSES: Mutex<Vec<Arc<House>>> = Mutex::new(Vec::new());
 
@@ -35,31 +36,33 @@ fn empty_houses() -> MutexGuard<'static, Vec<Arc<House>>> {
 }
 
 impl House {
-    pub(super) async fn enter(version: &'static str) -> Arc<Self> {
+    pub(super) async fn enter(version: &'static str, shape: Shape) -> Arc<Self> {
         let empty = {
             let mut houses = empty_houses();
-            // Cases come in the order of versions: what those of another one have left is not needed again.
-            houses.retain(|house| house.version == version);
+            // Cases come in the order of versions and shapes: what those of another one have left is not needed again.
+            houses.retain(|house| house.version == version && house.site.shape() == shape);
             houses.pop()
         };
         if let Some(house) = empty {
             return house;
         }
-        let server = RedisServer::start().await;
-        let redisson = Redisson::start(version, &server.url()).await;
+        let site = Site::of(shape).await;
+        let redisson = Redisson::start(version, &site.url()).await;
         let (second, hasty) = (OnceCell::new(), OnceCell::new());
-        Arc::new(Self { version, redisson, second, hasty, visits: AtomicU64::new(0), server })
+        Arc::new(Self { version, redisson, second, hasty, site })
     }
 
     /// Leaves the house to the next case.
     pub(super) async fn leave(self: Arc<Self>) {
-        let flush = redis::cmd("FLUSHALL").query_async::<()>(&mut self.server.client().await).await;
-        flush.expect("the server can forget");
+        if let Site::Single(server) = &self.site {
+            server.ask::<()>(&["FLUSHALL"]).await.expect("the server can forget");
+        }
         empty_houses().push(self);
     }
 
     pub(super) fn close_all() {
         empty_houses().clear();
+        Site::close_all();
     }
 }
 
@@ -73,7 +76,7 @@ pub(crate) struct Visit {
 
 impl Visit {
     pub(super) fn new(house: &Arc<House>, kind: Kind) -> Self {
-        let number = house.visits.fetch_add(1, Ordering::Relaxed);
+        let number = VISITS.fetch_add(1, Ordering::Relaxed);
         Self { kind, house: Arc::clone(house), number, names: AtomicU64::new(0) }
     }
 
@@ -82,7 +85,7 @@ impl Visit {
     }
 
     pub(super) fn url(&self) -> String {
-        self.house.server.url()
+        self.house.site.url()
     }
 
     /// A name that no other case uses, and that is no part of another.
@@ -145,33 +148,22 @@ impl Visit {
         self.house.hasty.get_or_init(|| Redisson::start_with(self.version(), &url, HASTY, 0)).await
     }
 
+    pub(super) fn site(&self) -> &Site {
+        &self.house.site
+    }
+
     pub(super) fn server(&self) -> &RedisServer {
-        &self.house.server
+        self.house.site.server()
     }
 
     /// A client that knows nothing of locks, to look at keys.
     pub(super) async fn plain(&self) -> MultiplexedConnection {
-        self.house.server.client().await
+        self.server().client().await
     }
 
-    /// How many clients listen to what is told of a name; each waiter of a fair lock has a channel of its own.
-    async fn listeners(&self, name: &str) -> usize {
-        let mut plain = self.plain().await;
-        let mut channels = redis::cmd("PUBSUB");
-        channels.arg("CHANNELS").arg(format!("*{name}*"));
-        let channels: Vec<String> = channels.query_async(&mut plain).await.expect("channels");
-        let mut counts = redis::cmd("PUBSUB");
-        let counts: Vec<(String, usize)> =
-            counts.arg("NUMSUB").arg(channels).query_async(&mut plain).await.expect("counts");
-        counts.into_iter().map(|(_, count)| count).sum()
-    }
-
-    /// Waits until so many clients listen. A release before that would be found by the look that follows, and not by the
-    /// message. Ours listen on for a moment after they were served, so Java has to be the first to wait for a name.
+    /// Waits until so many clients listen to what is told of a name.
     pub(super) async fn until_listening(&self, name: &str, count: usize) {
-        eventually("it listens", LIMIT, async || self.listeners(name).await >= count).await;
-        // Nothing tells when that last look is over. If this is too short, less is shown, and nothing fails.
-        tokio::time::sleep(LAST_LOOK).await;
+        self.house.site.until_listening(name, count).await;
     }
 
     /// Waits until somebody waits for the lock that the case is about: it listens, or asks again and again.

@@ -1,35 +1,43 @@
-//! Beside the real thing: Java's Redisson, redis-py and node-redlock on the same server as turnlock.
+//! Beside the real thing: Java's Redisson, redis-py and node-redlock on the same servers as turnlock.
 //!
 //! A wake-up by message is shown by waiters of ours that do not poll, and by leases of a minute: who then gets its turn
 //! within a second was told.
 
+mod both_ways;
 mod exclusive;
+mod fail_over;
 mod fair;
 mod fair_in_trouble;
 mod fenced;
+mod gate;
 mod herd;
 mod house;
 mod java;
+mod java_gate;
 mod latch;
 mod multi;
 mod permits;
 mod plain;
 mod read_write;
 mod semaphore;
+mod site;
 mod watchdogs;
 
 use std::cell::LazyCell;
 use std::time::Duration;
 
 use libtest_mimic::{Arguments, Trial};
+use tokio::sync::Mutex;
 use turnlock_testkit::{NodeRedlock, PyLock, RedisServer, Redisson};
 
-use crate::rig::{Kind, Rig, Store};
+use crate::rig::{Kind, Rig};
+use crate::store::Store;
 use crate::{CaseFuture, trial_of};
 pub(crate) use herd::take_turns;
 use house::House;
 pub(crate) use house::Visit;
 use java::Java;
+use site::Shape;
 
 /// A case beside Redisson.
 pub(crate) type JavaCase = (&'static str, fn(Visit) -> CaseFuture);
@@ -39,6 +47,10 @@ const LONG: Duration = Duration::from_secs(60);
 
 /// What a message may take, with Java on a busy machine.
 const SOON: Duration = Duration::from_secs(1);
+
+/// Held by a case on several servers: with them and Java busy for more than one at a time, wake-ups would be late for want of
+/// a processor.
+static ALONE: Mutex<()> = Mutex::const_new(());
 
 /// What getting ready for something may take.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -84,7 +96,24 @@ pub(crate) fn trials(arguments: &Arguments) -> Vec<Trial> {
                 if fair_in_trouble::NEEDS_A_CLOCK.contains(&name) {
                     missing = missing.or_else(RedisServer::clock_shift_missing);
                 }
-                trials.push(trial_of(&title, missing, move || visit(version, kind, case)));
+                trials.push(trial_of(&title, missing, move || visit(version, Shape::Single, kind, case)));
+            }
+        }
+        for shape in [Shape::Sentinel, Shape::Cluster] {
+            for (about, kind, (name, case)) in both_ways::cases() {
+                let title = format!("redisson-{version}::{}::{about}::{name}", shape.name());
+                if asked_for(&title) {
+                    let run = move || visit(version, shape, kind, case);
+                    trials.push(trial_of(&title, java_missing.clone(), run));
+                }
+            }
+            let title = format!("redisson-{version}::{}::lock::{}", shape.name(), fail_over::NAME);
+            if asked_for(&title) {
+                let run = move || async move {
+                    let _turn = ALONE.lock().await;
+                    fail_over::a_killed_master_is_followed_by_both(version, shape).await;
+                };
+                trials.push(trial_of(&title, java_missing.clone(), run));
             }
         }
     }
@@ -103,8 +132,12 @@ pub(crate) fn trials(arguments: &Arguments) -> Vec<Trial> {
 }
 
 /// Runs a case in a house, which only the next case finds again if this one came to its end.
-async fn visit(version: &'static str, kind: Kind, case: fn(Visit) -> CaseFuture) {
-    let house = House::enter(version).await;
+async fn visit(version: &'static str, shape: Shape, kind: Kind, case: fn(Visit) -> CaseFuture) {
+    let _turn = match shape {
+        Shape::Single => None,
+        Shape::Sentinel | Shape::Cluster => Some(ALONE.lock().await),
+    };
+    let house = House::enter(version, shape).await;
     case(Visit::new(&house, kind)).await;
     house.leave().await;
 }

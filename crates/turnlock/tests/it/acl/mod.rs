@@ -1,0 +1,133 @@
+//! The least rule of each primitive: it is enough, and nothing in it is too much.
+
+mod exercise;
+mod scene;
+
+use std::time::{Duration, Instant};
+
+use futures_util::StreamExt;
+use libtest_mimic::Trial;
+use redis::Value;
+use redis::aio::MultiplexedConnection;
+use turnlock::acl::{AclRule, Primitive};
+use turnlock_testkit::RedisServer;
+
+use crate::rig::ms;
+use crate::trial_of;
+use scene::Scene;
+
+/// What all names of these cases match.
+const NAMES: &str = "guarded:*";
+
+/// How many servers are asked at a time. Most of the time is spent waiting for what does not happen.
+const AT_ONCE: usize = 6;
+
+/// How long one look at a primitive may take.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// How long until a client has done all that it does by itself: its connection is asked whether it is there, and what nobody
+/// listens to any more is given up.
+const BY_ITSELF: Duration = Duration::from_secs(20);
+
+pub(crate) fn trials(missing: Option<&str>) -> impl Iterator<Item = Trial> {
+    let page = trial_of("acl::the_page_has_the_rules", None, the_page_has_the_rules);
+    let rules = Primitive::ALL.into_iter().map(move |primitive| {
+        let title = format!("acl::{}::the_rule_is_enough_and_the_least", primitive.noun().replace(' ', "_"));
+        trial_of(&title, missing.map(str::to_owned), move || the_rule_is_enough_and_the_least(primitive))
+    });
+    std::iter::once(page).chain(rules)
+}
+
+/// The page that people read has the rules as they are.
+async fn the_page_has_the_rules() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/doctor.md");
+    let page = std::fs::read_to_string(page).expect("the page is there");
+    for primitive in Primitive::ALL {
+        let rule = AclRule::new(&[primitive], "orders:*").to_string();
+        assert!(page.lines().any(|line| line == rule), "the page lacks, of a {}:\n{rule}", primitive.noun());
+    }
+}
+
+async fn the_rule_is_enough_and_the_least(primitive: Primitive) {
+    let rule = AclRule::new(&[primitive], NAMES);
+    let commands = rule.commands().iter().map(|allowed| (format!("+{}", allowed.name), allowed.without));
+    let keys = rule.keys().iter().map(|key| (format!("~{key}"), None));
+    let channels = rule.channels().iter().map(|channel| (format!("&{channel}"), None));
+    let questions: Vec<_> = std::iter::once((String::new(), None))
+        .chain(commands)
+        .chain(keys)
+        .chain(channels)
+        .map(|(part, without)| complaint_about(primitive, part, without))
+        .collect();
+    let complaints = futures_util::stream::iter(questions).buffer_unordered(AT_ONCE);
+    let complaints: Vec<_> = complaints.collect::<Vec<_>>().await.into_iter().flatten().collect();
+    assert!(complaints.is_empty(), "{complaints:#?}");
+}
+
+/// Why a part of the rule does not belong there, or not as it is said. The part is empty for none: then, why the rule is not
+/// enough.
+async fn complaint_about(
+    primitive: Primitive,
+    part: String,
+    without: Option<&'static str>,
+) -> Option<String> {
+    // What only helps is refused in silence, sooner or later.
+    let awaited = without.and_then(|_| part.strip_prefix('+'));
+    let (outcome, refused) = exercise_without(primitive, &part, awaited).await;
+    match (outcome, without) {
+        (Ok(()), None) if part.is_empty() => {
+            (!refused.is_empty()).then(|| format!("refused with all of the rule: {refused:?}"))
+        }
+        (Err(error), None) if part.is_empty() => Some(format!("with all of the rule: {error}; {refused:?}")),
+        (Ok(()), None) => Some(format!("{part} can be left out")),
+        (Err(error), Some(without)) => {
+            Some(format!("without {part} it is said that {without}; in truth: {error}"))
+        }
+        (Ok(()), Some(_)) if refused.is_empty() => Some(format!("{part} is not used")),
+        _ => None,
+    }
+}
+
+/// What a user with the rule but for one part of it comes to, and what was refused to it. A command that is `awaited` may be
+/// tried later than the rest.
+async fn exercise_without(
+    primitive: Primitive,
+    part: &str,
+    awaited: Option<&str>,
+) -> (Result<(), String>, Vec<String>) {
+    let server = RedisServer::start().await;
+    let mut admin = server.client().await;
+    let rule = AclRule::new(&[primitive], NAMES).for_user("least").to_string();
+    let words = rule.split(' ').skip(1).filter(|word| *word != part).collect::<Vec<_>>();
+    assert_eq!(words.len() + 1 + usize::from(!part.is_empty()), rule.split(' ').count());
+    let _: () = redis::cmd("ACL").arg(words).query_async(&mut admin).await.expect("a good rule");
+
+    let scene = match Scene::new(&server, "least").await {
+        Ok(scene) => scene,
+        Err(error) => return (Err(error), Vec::new()),
+    };
+    let outcome = tokio::time::timeout(LIMIT, exercise::of(primitive, &scene)).await;
+    let outcome = outcome.unwrap_or_else(|_| Err(format!("not done within {LIMIT:?}")));
+    if let Some(command) = awaited {
+        let begun = Instant::now();
+        while begun.elapsed() < BY_ITSELF
+            && !refusals(&mut admin).await.iter().any(|refused| refused == command)
+        {
+            tokio::time::sleep(ms(20)).await;
+        }
+    } else if part.is_empty() {
+        // Enough for the connection of messages to be asked whether it is there, and for a channel to be given up.
+        tokio::time::sleep(ms(8_500)).await;
+    }
+    (outcome, refusals(&mut admin).await)
+}
+
+/// What the server has refused: commands, keys and channels by name.
+async fn refusals(admin: &mut MultiplexedConnection) -> Vec<String> {
+    let log: Vec<Vec<Value>> = redis::cmd("ACL").arg("LOG").query_async(admin).await.expect("an answer");
+    let object = |entry: Vec<Value>| {
+        let place = entry.iter().position(|field| *field == Value::BulkString(b"object".into()))?;
+        redis::from_redis_value(entry.get(place + 1)?.clone()).ok()
+    };
+    log.into_iter().filter_map(object).collect()
+}

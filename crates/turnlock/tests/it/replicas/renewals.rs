@@ -1,0 +1,91 @@
+//! A renewal counts when it was acknowledged: else it is unknown, and tried again until the local end of the lease.
+
+use std::time::Instant;
+
+use turnlock::{Client, LostReason};
+use turnlock_testkit::{eventually, within};
+
+use super::{Rig, ms, replicas};
+use crate::rig::NO_POLL;
+use crate::{Case, cases};
+
+pub(crate) const CASES: &[Case] = cases![
+    a_hold_that_is_not_acknowledged_is_lost_at_its_end_and_not_before,
+    a_replica_that_comes_back_in_time_saves_the_hold,
+    what_is_gone_is_lost_at_once_whatever_the_replicas_say,
+    fewer_renewals_than_holds_and_each_by_its_number,
+];
+
+async fn a_hold_that_is_not_acknowledged_is_lost_at_its_end_and_not_before(rig: Rig) {
+    let replicas = replicas(&rig, 1).await;
+    let client = rig.client_with(Client::builder().watchdog(ms(2_400)).poll(NO_POLL)).await;
+    let plain = client.lock("plain").lock().await.expect("free");
+    let guard = client.lock("a").acknowledged_by(1).lock().await.expect("free");
+    let end = guard.valid_until();
+    eventually("it is renewed", ms(3_000), async || guard.valid_until() > end + ms(200)).await;
+    replicas[0].pause();
+    // A renewal that was acknowledged just before may still come in.
+    let waits = rig.server().calls().await;
+    let unknown = async || rig.server().calls().await.since(&waits).of("wait") >= 2;
+    eventually("it is tried again and again", ms(3_000), unknown).await;
+    let end = guard.valid_until();
+    assert!(guard.is_valid(), "unknown is not lost");
+    assert_eq!(within(ms(3_000), "the lease ends", guard.lost()).await, LostReason::Expired);
+    let now = Instant::now();
+    assert!(
+        now + ms(5) >= end && now < end + ms(500),
+        "{:?} after its end",
+        now.saturating_duration_since(end)
+    );
+    assert!(plain.is_valid(), "who asked for none goes on");
+    drop(guard);
+    let free = async || !client.lock("a").is_locked().await.expect("an answer");
+    eventually("what the store still had is given back", ms(1_000), free).await;
+    replicas[0].resume();
+}
+
+async fn a_replica_that_comes_back_in_time_saves_the_hold(rig: Rig) {
+    let replicas = replicas(&rig, 1).await;
+    let client = rig.client_with(Client::builder().watchdog(ms(3_000)).poll(NO_POLL)).await;
+    let guard = client.lock("a").acknowledged_by(1).lock().await.expect("free");
+    replicas[0].pause();
+    let waits = rig.server().calls().await;
+    let unknown = async || rig.server().calls().await.since(&waits).of("wait") >= 1;
+    eventually("a renewal is not acknowledged", ms(2_500), unknown).await;
+    let end = guard.valid_until();
+    replicas[0].resume();
+    eventually("it goes on", ms(2_500), async || guard.valid_until() > end + ms(200)).await;
+    assert!(guard.is_valid() && guard.replicas() == 1);
+    guard.unlock().await.expect("held");
+}
+
+async fn what_is_gone_is_lost_at_once_whatever_the_replicas_say(rig: Rig) {
+    let replicas = replicas(&rig, 1).await;
+    let client = rig.client_with(Client::builder().watchdog(ms(6_000)).poll(NO_POLL)).await;
+    let [gone, stays] = ["gone", "stays"].map(|name| client.lock(name).acknowledged_by(1));
+    let (gone, stays) = (gone.lock().await.expect("free"), stays.lock().await.expect("free"));
+    replicas[0].pause();
+    let _: () = redis::cmd("DEL").arg("gone").query_async(&mut rig.plain().await).await.expect("gone");
+    assert_eq!(within(ms(4_000), "the next renewal tells", gone.lost()).await, LostReason::Taken);
+    assert!(stays.is_valid(), "of the same request, and unknown");
+    replicas[0].resume();
+}
+
+async fn fewer_renewals_than_holds_and_each_by_its_number(rig: Rig) {
+    let _replicas = replicas(&rig, 2).await;
+    let client = rig.client_with(Client::builder().watchdog(ms(1_500)).poll(NO_POLL)).await;
+    let mut guards = Vec::new();
+    for number in 0..30 {
+        let lock = client.lock(&format!("lock {number}")).acknowledged_by(number % 3);
+        guards.push(lock.lock().await.expect("free"));
+    }
+    let ends: Vec<_> = guards.iter().map(turnlock::Guard::valid_until).collect();
+    let before = rig.server().calls().await;
+    let renewed = async || guards.iter().zip(&ends).all(|(guard, end)| guard.valid_until() > *end + ms(700));
+    eventually("all are renewed", ms(5_000), renewed).await;
+    let calls = rig.server().calls().await.since(&before);
+    assert!((1..=20).contains(&calls.of("wait")), "{calls:?}");
+    for (number, guard) in (0..30).zip(&guards) {
+        assert!(guard.is_valid() && guard.replicas() >= number % 3, "lock {number}");
+    }
+}
