@@ -253,14 +253,14 @@ impl Backend for Redis {
 
     fn listen(&self, name: &LockName) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         match &self.topology {
-            Topology::One(node, _) => node.subscriber().listen(name),
+            Topology::One(node) => node.subscriber().listen(name),
             Topology::Cluster(cluster) => cluster.listen(name),
         }
     }
 
     fn unlisten(&self, name: &LockName) {
         match &self.topology {
-            Topology::One(node, _) => node.subscriber().unlisten(name),
+            Topology::One(node) => node.subscriber().unlisten(name),
             Topology::Cluster(cluster) => cluster.unlisten(name),
         }
     }

@@ -18,7 +18,7 @@ use crate::backend::{Care, Failure, FailureKind};
 /// must acknowledge something.
 #[derive(Debug)]
 pub(super) struct Node {
-    common: Arc<Common>,
+    pub(super) common: Arc<Common>,
     place: Place,
     pub(super) link: Arc<Link>,
     lanes: Lanes,

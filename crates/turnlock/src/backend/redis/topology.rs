@@ -18,7 +18,7 @@ use crate::doctor::Examinee;
 #[derive(Clone, Debug)]
 pub(super) enum Topology {
     /// One server at a time has everything; which one, its place says.
-    One(Arc<Node>, Arc<Common>),
+    One(Arc<Node>),
     Cluster(Arc<Cluster>),
 }
 
@@ -44,12 +44,12 @@ impl Topology {
     async fn one(common: Arc<Common>, place: Place) -> Result<Self, Failure> {
         let node = Arc::new(Node::new(&common, place, None));
         node.connect().await?;
-        Ok(Self::One(node, common))
+        Ok(Self::One(node))
     }
 
     pub(super) async fn run(&self, call: &ScriptCall, delivery: Delivery) -> Result<Arrival, Failure> {
         match self {
-            Self::One(node, _) => node.run(call, delivery).await,
+            Self::One(node) => node.run(call, delivery).await,
             Self::Cluster(cluster) => cluster.run(call, delivery).await,
         }
     }
@@ -57,7 +57,7 @@ impl Topology {
     /// All masters.
     pub(super) async fn examinees(&self) -> Result<Vec<Arc<dyn Examinee>>, Failure> {
         Ok(match self {
-            Self::One(node, _) => vec![Arc::new(Examined::new(node).await?) as Arc<dyn Examinee>],
+            Self::One(node) => vec![Arc::new(Examined::new(node).await?) as Arc<dyn Examinee>],
             Self::Cluster(cluster) => {
                 let masters = cluster.masters();
                 let examined = futures_util::future::join_all(masters.iter().map(Examined::new)).await;
@@ -69,7 +69,7 @@ impl Topology {
 
     pub(super) fn attach(&self, signals: Weak<dyn Signals>) {
         match self {
-            Self::One(_, common) => common.attach(signals),
+            Self::One(node) => node.common.attach(signals),
             Self::Cluster(cluster) => cluster.common.attach(signals),
         }
     }
