@@ -11,6 +11,7 @@ use crate::{Case, cases};
 
 pub(crate) const CASES: &[Case] = cases![
     a_restart_is_told_to_holders_and_survived_by_waiters,
+    what_a_server_forgets_of_a_release_is_said_again,
     forgotten_scripts_are_sent_again,
     at_maxmemory_releases_and_renewals_still_work,
     a_key_of_another_type_is_left_alone,
@@ -29,6 +30,7 @@ pub(crate) const CASES: &[Case] = cases![
 pub(crate) fn kind_cases(kind: Kind) -> impl Iterator<Item = Case> {
     let all: &[Case] = cases![
         a_restart_is_told_to_holders_and_survived_by_waiters,
+        what_a_server_forgets_of_a_release_is_said_again,
         forgotten_scripts_are_sent_again,
         at_maxmemory_releases_and_renewals_still_work,
         a_list_is_no_lock_and_is_left_alone,
@@ -55,6 +57,24 @@ async fn a_restart_is_told_to_holders_and_survived_by_waiters(mut rig: Rig) {
     assert!(next.is_valid());
     next.unlock().await.expect("held");
     client.lock("renewed").lock().await.expect("the same client goes on").unlock().await.expect("held");
+}
+
+/// A server comes back with what it had a moment ago: the hold, and not its end. So does a replica that is promoted.
+async fn what_a_server_forgets_of_a_release_is_said_again(mut rig: Rig) {
+    let client = rig.client().await;
+    let guard = client.lock("x").lease(ms(60_000)).lock().await.expect("free");
+    let mut plain = rig.plain().await;
+    let _: () = plain.set("saved", 1).await.expect("set");
+    let _: () = redis::cmd("SAVE").query_async(&mut plain).await.expect("saved");
+    guard.unlock().await.expect("held");
+    rig.server_mut().restart().await;
+    let plain = rig.plain().await;
+    assert!(
+        plain.clone().exists::<_, bool>("saved").await.expect("an answer"),
+        "the server has its old data"
+    );
+    let is_free = async || !plain.clone().exists::<_, bool>("x").await.expect("an answer");
+    eventually("it is given back again", ms(10_000), is_free).await;
 }
 
 async fn forgotten_scripts_are_sent_again(rig: Rig) {
