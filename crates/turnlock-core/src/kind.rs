@@ -50,6 +50,11 @@ impl Kind {
         !matches!(self, Self::Semaphore | Self::Latch)
     }
 
+    /// Whether it can be seen on the store which client holds it. The id of a permit does not tell.
+    pub fn shows_clients(self) -> bool {
+        !matches!(self, Self::Semaphore | Self::Permits | Self::Latch)
+    }
+
     /// Whether one who waits has left something on the store that must be taken away when it gives up: a place in a
     /// queue, or the word that a writer waits.
     pub fn leaves_traces(self) -> bool {

@@ -6,6 +6,7 @@
 //!
 //! | module | what it decides |
 //! |---|---|
+//! | [`glob`] | which names match a pattern |
 //! | [`kind`] | what a name stands for, and what follows from that |
 //! | [`name`] | lock name → key, channel and cluster slots |
 //! | [`owner`] | who holds: `<client uuid>:<number>` |
@@ -18,6 +19,7 @@
 
 pub mod backoff;
 pub mod doubt;
+pub mod glob;
 pub mod kind;
 pub mod lease;
 pub mod model;
@@ -34,6 +36,7 @@ pub mod wait_step;
 
 pub use backoff::Backoff;
 pub use doubt::Doubt;
+pub use glob::Glob;
 pub use kind::Kind;
 pub use lease::{Lease, LeaseError};
 pub use moment::Moment;

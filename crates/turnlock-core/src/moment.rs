@@ -5,6 +5,7 @@ use std::time::Duration;
 ///
 /// Pure code takes it as an argument; which clock it comes from is the caller's business. Moments of two different
 /// clocks must not be compared.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(transparent))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Moment(u64);
 

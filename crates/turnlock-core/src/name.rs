@@ -4,7 +4,7 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use crate::{Kind, OwnerId, slot};
+use crate::{ClientId, Kind, OwnerId, slot};
 
 /// The name of a lock, or of another thing of the family, checked once: what exists is neither empty nor too long.
 ///
@@ -75,6 +75,21 @@ impl LockName {
         let common_len = channel.len();
         let channel = channel.into_boxed_str();
         Ok(Self(Arc::new(Text { kind, key, channel, common_len, prefix_len: prefix.len() })))
+    }
+
+    /// What the keys match in which clients say who they are.
+    pub const CLIENTS: &str = "turnlock_client:*";
+
+    /// The key in which a client says who it is, as the name of a plain value.
+    pub fn of_client(client: ClientId) -> Self {
+        let (key, prefix_len) = (format!("turnlock_client:{client}").into_boxed_str(), 0);
+        Self(Arc::new(Text {
+            kind: Kind::Plain,
+            channel: key.clone(),
+            common_len: key.len(),
+            key,
+            prefix_len,
+        }))
     }
 
     /// The same name for one waiter of a fair lock, who has a channel of its own.

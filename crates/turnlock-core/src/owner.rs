@@ -16,6 +16,14 @@ impl ClientId {
         Self(uuid::Builder::from_random_bytes(bytes).into_uuid())
     }
 
+    /// The identity that reads so on the wire: no other spelling of the same UUID.
+    pub fn from_wire(text: &str) -> Option<Self> {
+        let client = Self(Uuid::try_parse(text).ok()?);
+        let mut buffer = [0; Hyphenated::LENGTH];
+        let spelled = client.0.hyphenated().encode_lower(&mut buffer) == text;
+        spelled.then_some(client)
+    }
+
     /// The owner with this number at this client.
     ///
     /// The safety of a step that arrives late rests on numbers being used for one outermost hold and never again.
@@ -55,7 +63,8 @@ impl fmt::Debug for ClientId {
 
 /// An owner on the wire: `<client uuid>:<number>` for ours, any text for others'.
 ///
-/// Two owners are the same when their texts are; nothing is read out of the text.
+/// Two owners are the same when their texts are. What decides anything is never read out of the text.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(transparent))]
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OwnerId(Arc<str>);
 
@@ -68,6 +77,18 @@ impl OwnerId {
     /// The text on the wire.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// The client and the number, where the text has the form of ours and of Redisson's.
+    pub fn parts(&self) -> Option<(ClientId, u64)> {
+        let (client, number) = self.0.split_once(':')?;
+        let is_decimal = !number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit());
+        Some((ClientId::from_wire(client)?, if is_decimal { number.parse().ok()? } else { return None }))
+    }
+
+    /// The client that this owner belongs to, where its text names one.
+    pub fn client(&self) -> Option<ClientId> {
+        self.parts().map(|(client, _)| client)
     }
 
     /// Whether this owner belongs to `client`.
@@ -101,5 +122,29 @@ mod tests {
         assert_eq!(client.owner(u64::MAX).as_str(), format!("{client}:{}", u64::MAX));
         assert!(owner.is_of(client));
         assert!(!owner.is_of(ClientId::from_random([8; 16])));
+        assert_eq!(owner.client(), Some(client));
+        for stranger in ["", "a:1", "07070707070747078707070707070707:1", "0707"] {
+            assert_eq!(OwnerId::from_wire(stranger).client(), None, "{stranger}");
+        }
+    }
+    #[test]
+    fn an_owner_is_taken_apart_only_if_it_has_the_form() {
+        let client = ClientId::from_random([7; 16]);
+        assert_eq!(client.owner(12).parts(), Some((client, 12)));
+        assert_eq!(client.owner(u64::MAX).parts(), Some((client, u64::MAX)));
+        for text in [
+            "",
+            ":",
+            "x:1",
+            "07070707-0707-4707-8707-070707070707",
+            "07070707-0707-4707-8707-070707070707:",
+            "07070707-0707-4707-8707-070707070707:+1",
+            "07070707-0707-4707-8707-070707070707:1:write",
+            "07070707-0707-4707-8707-070707070707:99999999999999999999",
+            "07070707070747078707070707070707:1",
+            "0A070707-0707-4707-8707-070707070707:1",
+        ] {
+            assert_eq!(OwnerId::from_wire(text).parts(), None, "{text:?}");
+        }
     }
 }

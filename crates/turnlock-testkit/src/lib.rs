@@ -10,6 +10,9 @@
 //!   [`Shared`] lets many tests use one of them.
 //! - [`FaultProxy`] stands between a client and a server and loses, delays or holds what they say.
 //! - [`Redisson`], [`PyLock`] and [`NodeRedlock`] run other people's locks in processes that a test drives.
+//! - [`TempDir`] is a directory that goes away with its test.
+//! - [`standstill`] notices when the whole machine stood still, so that a test may be run again.
+//! - [`trial`] is a case as libtest-mimic runs it.
 //! - [`eventually`] and [`within`] wait for a condition or a future and fail by name when it takes too long.
 
 // Panicking is how this crate reports; a section about it on each function would say nothing new.
@@ -34,8 +37,10 @@ mod rule;
 mod server_plan;
 mod shapes;
 mod shared;
+pub mod standstill;
 mod temp_dir;
 mod trap;
+mod trial;
 mod wire;
 
 pub use calls::Calls;
@@ -46,3 +51,5 @@ pub use patience::{eventually, within};
 pub use redis_server::RedisServer;
 pub use shapes::{Certificates, ClusterSet, ReplicaSet, SentinelSet, SlotMigration, TlsServer};
 pub use shared::Shared;
+pub use temp_dir::TempDir;
+pub use trial::trial;

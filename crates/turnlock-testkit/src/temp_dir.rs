@@ -6,10 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A new directory for files of one test, removed when this is dropped.
 #[derive(Debug)]
-pub(crate) struct TempDir(PathBuf);
+pub struct TempDir(PathBuf);
 
 impl TempDir {
-    pub(crate) fn new() -> Self {
+    /// Makes one.
+    #[allow(clippy::new_without_default, reason = "it does something")]
+    pub fn new() -> Self {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let name = format!("turnlock-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let dir = std::env::temp_dir().join(name);
@@ -19,7 +21,8 @@ impl TempDir {
         Self(dir)
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    /// Where it is.
+    pub fn path(&self) -> &Path {
         &self.0
     }
 }

@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use redis::ConnectionAddr;
 use tokio::runtime::Handle;
-use turnlock_core::Lease;
+use turnlock_core::{ClientId, Lease};
 
 use crate::backend::Backend;
+#[cfg(all(feature = "file", unix))]
+use crate::backend::file::{File, Place};
 use crate::backend::memory::{Memory, MemoryStore};
 use crate::backend::redis::{Address, ClusterMessages, Redis, Secret};
 use crate::client::Client;
@@ -42,6 +44,7 @@ pub struct Builder {
     retry_for: Option<Duration>,
     poll: Option<Duration>,
     key_prefix: String,
+    label: Option<String>,
     connect: ConnectSettings,
 }
 
@@ -84,6 +87,13 @@ impl Builder {
     /// Text in front of every name on the store. To share locks with Redisson, the Java side must use the same whole name.
     pub fn key_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.key_prefix = prefix.into();
+        self
+    }
+
+    /// What this client calls itself to people who ask who holds a lock: see [`Identity`](crate::Identity). At most 100
+    /// characters of it are told. The file name of the program when not set.
+    pub fn label(mut self, label: impl Into<String>) -> Self {
+        self.label = Some(label.into());
         self
     }
 
@@ -181,6 +191,7 @@ impl Builder {
         match store {
             Store::Memory { name: None } => self.memory(&MemoryStore::new()),
             Store::Memory { name: Some(name) } => self.memory(&MemoryStore::named(&name)),
+            Store::File { path } => self.file(path).await,
             Store::Redis { servers, by_tls } => self.reach(servers, by_tls).await,
         }
     }
@@ -241,16 +252,39 @@ impl Builder {
         self.reach(Servers::One(address), false).await
     }
 
+    /// Opens the store in this file, or makes it: locks between the processes of one machine, with no server. An empty path is
+    /// this user's usual store. [`Client::connect`] says more.
+    ///
+    /// # Panics
+    ///
+    /// On a runtime that was built without timers.
+    #[cfg(all(feature = "file", unix))]
+    pub async fn file(self, path: impl Into<PathBuf>) -> Result<Client, Error> {
+        self.connect.check_for_embedded("a store in a file")?;
+        let settings = self.settings()?;
+        on_a_runtime()?;
+        let place = Place::of(&path.into())?;
+        let client = new_client_id();
+        let backend = File::open(place, client, settings.connect_timeout).await?;
+        Ok(start(Arc::new(backend), client, settings))
+    }
+
+    #[cfg(not(all(feature = "file", unix)))]
+    async fn file(self, _: PathBuf) -> Result<Client, Error> {
+        let reason = "a store in a file: it needs the feature `file`, and a system of the Unix family";
+        Err(Error::Unsupported(reason.to_owned()))
+    }
+
     /// A client of a store in memory. Must be called on a tokio runtime.
     ///
     /// # Panics
     ///
     /// On a runtime that was built without timers.
     pub fn memory(self, store: &MemoryStore) -> Result<Client, Error> {
-        self.connect.check_for_memory()?;
+        self.connect.check_for_embedded("a store in memory")?;
         let settings = self.settings()?;
         on_a_runtime()?;
-        Ok(start(Arc::new(Memory::new(store.clone())), settings))
+        Ok(start(Arc::new(Memory::new(store.clone())), new_client_id(), settings))
     }
 
     async fn reach(self, servers: Servers, by_tls: bool) -> Result<Client, Error> {
@@ -266,7 +300,7 @@ impl Builder {
         })?;
         let what = format!("a connection to {}", target.shape);
         let backend = Redis::connect(target).await.map_err(|failure| failure.into_error(|| what))?;
-        Ok(start(Arc::new(backend), settings))
+        Ok(start(Arc::new(backend), new_client_id(), settings))
     }
 
     fn settings(self) -> Result<Settings, Error> {
@@ -284,6 +318,7 @@ impl Builder {
             retry_for: positive("retry_for", self.retry_for)?.unwrap_or(defaults.retry_for),
             poll: positive("poll", self.poll)?.unwrap_or(defaults.poll),
             key_prefix: self.key_prefix,
+            label: self.label,
             replicas: self.connect.replicas.unwrap_or(defaults.replicas),
         };
         settings.patience(settings.watchdog)?;
@@ -291,8 +326,12 @@ impl Builder {
     }
 }
 
-fn start(backend: Arc<dyn Backend>, settings: Settings) -> Client {
-    Client::new(Engine::start(backend, settings))
+fn start(backend: Arc<dyn Backend>, client: ClientId, settings: Settings) -> Client {
+    Client::new(Engine::start(backend, client, settings))
+}
+
+fn new_client_id() -> ClientId {
+    ClientId::from_random(uuid::Uuid::new_v4().into_bytes())
 }
 
 fn addresses(texts: &[impl AsRef<str>], default_port: u16) -> Result<Vec<Address>, Error> {

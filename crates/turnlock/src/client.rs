@@ -1,15 +1,20 @@
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use turnlock_core::{ClientId, Kind};
+use turnlock_core::{ClientId, Kind, OwnerId};
 
 use crate::builder::Builder;
 use crate::doctor::{self, Report};
 use crate::engine::{Engine, Errands};
 use crate::error::Error;
+use crate::found::Found;
+use crate::identity::Identity;
+use crate::inspection::Inspection;
 use crate::latch::Latch;
 use crate::lock::Lock;
+use crate::named::Named;
 use crate::owner::Owner;
 use crate::permit_semaphore::PermitSemaphore;
 use crate::read_write_lock::ReadWriteLock;
@@ -67,12 +72,19 @@ impl Client {
     /// | the master that sentinels name | `redis+sentinel://[user[:password]@]host[:port],host[:port],…/master-name[/database]` |
     /// | a cluster, of which some servers are given | `redis+cluster://[user[:password]@]host[:port],host[:port],…` |
     /// | each of them by TLS | `rediss://`, `rediss+sentinel://`, `rediss+cluster://` |
+    /// | a file, for the processes of this machine | `file:PATH`, as it is, or `file:///PATH` |
+    /// | this user's usual file | `file:` |
     /// | a store of its own in this process | `memory://` |
     /// | one that all clients of this process share | `memory://NAME` |
     ///
     /// `valkey` may stand for `redis` in all of them. Ports are 6379, and 26379 for sentinels, when they are not given. An
     /// address of IPv6 stands in brackets. Without a user, the password (`redis://:password@host`) is that of the default
     /// user. In user, password and master's name the characters `/ ? # @ %` are written `%2F %3F %23 %40 %25`.
+    ///
+    /// A store in a file needs no server, and a system of the Unix family. It is made if it is not there, for this user alone, in a
+    /// directory that is there; a file that is something else is left as it is. What a process held is free within a second when
+    /// it dies, whatever the lease, and when the machine is started anew. The usual file is `turnlock/locks` in `XDG_STATE_HOME`,
+    /// which is `~/.local/state` when it is not set.
     ///
     /// Parameters follow a `?` and are separated by `&`. [`Builder`] has the same as methods.
     ///
@@ -232,6 +244,106 @@ impl Client {
 
     pub(crate) fn lock_of(&self, kind: Kind, name: &str) -> Lock {
         Lock::new(&self.engine, kind, name)
+    }
+
+    /// What is held under names that match `pattern`, at most so many: locks of all kinds, and permit semaphores of which
+    /// permits are out. In a pattern `*` stands for any characters, `?` for one, `[a-c]` and `[^a-c]` for one of these or of
+    /// all others, and a backslash takes its meaning from what follows.
+    ///
+    /// **Guarantee.** The names are behind the client's key prefix, and sorted. Locks of Redisson are found like ours. Keys of
+    /// other use, and those that belong to a lock, are not shown, and little of them is read, however large they are. What is
+    /// held all the time while this looks, and is within the bounds, is found.
+    ///
+    /// **Limits.** On Redis every key is looked at (`SCAN`, a few hundred at a time), at most a million of them and for ten
+    /// seconds: what was found by then is given, and [`Found::is_complete`] is false. It is no picture of one moment. A semaphore
+    /// and a latch are bare numbers there, which look like anybody's, and are left out on every store. So is a plain lock of
+    /// another library, whose value may be any text. A fair lock for which nobody stands in the queue looks like any lock, and
+    /// is given as one. So does a spin lock.
+    ///
+    /// Cancelling: safe, nothing is changed.
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// let client = turnlock::Client::connect("memory://").await?;
+    /// let guard = client.lock("orders:42").lock().await?;
+    /// let found = client.find("orders:*", 100).await?;
+    /// assert_eq!(found.things[0].name, "orders:42");
+    /// assert_eq!(&found.things[0].holders[0].owner, guard.owner_id());
+    /// # Ok::<(), turnlock::Error>(()) }).unwrap();
+    /// ```
+    pub async fn find(&self, pattern: &str, at_most: usize) -> Result<Found, Error> {
+        let shared = &self.engine.shared;
+        shared.on_runtime(Found::search(shared, pattern, at_most)).await
+    }
+
+    /// What stands under just this name, whatever kind it is; no character of it has a special meaning. `None` when nothing
+    /// does that could be a lock.
+    ///
+    /// What is free is there if it left something behind: the last token of a fenced lock, the queue of a fair one. On Redis a
+    /// bare number is given as a [semaphore](Kind::Semaphore), with what is [`available`](Inspection::available), although it
+    /// may be a latch or something else; and a short text with an expiry as a plain lock, since other libraries choose the value
+    /// freely.
+    ///
+    /// Cancelling: safe, nothing is changed.
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// use turnlock::{Client, Kind};
+    ///
+    /// let client = Client::connect("memory://").await?;
+    /// let guard = client.fair_lock("orders").lock().await?;
+    /// let seen = client.look_up("orders").await?.expect("held");
+    /// assert_eq!(seen.kind, Kind::Fair);
+    /// assert!(client.look_up("order?").await?.is_none());
+    /// # drop(guard);
+    /// # Ok::<(), turnlock::Error>(()) }).unwrap();
+    /// ```
+    pub async fn look_up(&self, name: &str) -> Result<Option<Inspection>, Error> {
+        Named::new(&self.engine, Kind::Plain, name).look_up().await
+    }
+
+    /// Who the clients of these owners are, in the order of the owners; `None` for one who has not said so, and for the id of a
+    /// permit, which does not tell whose it is. See [`Identity`].
+    ///
+    /// One request for all of them; in a cluster, one for each client, at the same time. To a user who may not look, nobody has
+    /// said anything.
+    ///
+    /// Cancelling: safe, nothing is changed.
+    pub async fn identities(&self, owners: &[OwnerId]) -> Result<Vec<Option<Identity>>, Error> {
+        let client_of = |owner: &OwnerId| owner.parts().map(|(client, _)| client);
+        let clients: Vec<_> =
+            owners.iter().filter_map(client_of).collect::<BTreeSet<_>>().into_iter().collect();
+        let shared = &self.engine.shared;
+        let known = shared.on_runtime(shared.introductions(&clients)).await?;
+        let known: BTreeMap<_, _> = clients.into_iter().zip(known).collect();
+        Ok(owners.iter().map(|owner| known.get(&client_of(owner)?).cloned()?).collect())
+    }
+
+    /// Frees what stands under a name: all of it as [`Lock::force_unlock`] does, or only what `owner` holds, if it still
+    /// does, as [`Lock::force_unlock_of`]. Whether somebody held it.
+    ///
+    /// Of a permit semaphore the owner is the id of one permit, and must be given. A semaphore and a latch have no owners:
+    /// [`Error::Unsupported`], with what to do instead.
+    ///
+    /// Cancelling: it may have been freed or not.
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// let client = turnlock::Client::connect("memory://").await?;
+    /// let guard = client.lock("orders").lock().await?;
+    /// let seen = client.look_up("orders").await?.expect("held");
+    /// let holder = &seen.holders[0].owner;
+    /// assert!(client.force_unlock(seen.kind, &seen.name, Some(holder)).await?);
+    /// assert!(!client.force_unlock(seen.kind, &seen.name, Some(holder)).await?);
+    /// guard.lost().await;
+    /// # Ok::<(), turnlock::Error>(()) }).unwrap();
+    /// ```
+    pub async fn force_unlock(&self, kind: Kind, name: &str, owner: Option<&OwnerId>) -> Result<bool, Error> {
+        let lock = self.lock_of(kind, name);
+        match owner {
+            Some(owner) => lock.force_unlock_of(owner).await,
+            None => lock.force_unlock().await,
+        }
     }
 
     /// A new owner, for [`Lock::owned_by`].

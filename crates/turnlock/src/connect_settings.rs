@@ -49,7 +49,7 @@ impl ConnectSettings {
     }
 
     /// For a store that is not reached by any connection.
-    pub(crate) fn check_for_memory(&self) -> Result<(), Error> {
+    pub(crate) fn check_for_embedded(&self, store: &str) -> Result<(), Error> {
         let said = [
             self.credentials.first_said(&OF_SERVERS),
             self.sentinel_credentials.first_said(&OF_SENTINELS),
@@ -59,11 +59,11 @@ impl ConnectSettings {
             self.messages.map(|_| "messages"),
         ];
         if let Some(setting) = said.into_iter().flatten().next() {
-            return Err(Error::bad_setting(setting, "means nothing for a store in memory; leave it out"));
+            return Err(Error::bad_setting(setting, format!("means nothing for {store}; leave it out")));
         }
         match self.replicas {
             None | Some(0) => Ok(()),
-            Some(_) => Err(Error::bad_setting("replicas", "a store in memory has no replicas; leave it out")),
+            Some(_) => Err(Error::bad_setting("replicas", format!("{store} has no replicas; leave it out"))),
         }
     }
 

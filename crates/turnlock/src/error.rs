@@ -37,11 +37,11 @@ pub enum Error {
         /// What the owner has that stands in the way.
         reason: &'static str,
     },
-    /// The store did not confirm a release. The lock is free at the latest when its lease ends; until then the client
-    /// goes on trying in the background. Permits without a lease may stay out for good when the store does not answer for 50
+    /// The store did not confirm a release, or that a lock is [kept](crate::Guard::keep_for). The lock is free at the latest
+    /// when its lease ends, or the time that it was to be kept; until then the client goes on trying in the background. Permits without a lease may stay out for good when the store does not answer for 50
     /// minutes.
     #[error(
-        "the release of lock {name:?} was not confirmed; it goes on in the background until the lease ends"
+        "the end of lock {name:?} was not confirmed; that goes on in the background until the lease ends"
     )]
     InDoubt {
         /// The lock.

@@ -1,5 +1,5 @@
 use std::sync::{Arc, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use turnlock_core::{Kind, OwnerId};
 
@@ -161,6 +161,60 @@ impl Guard {
         self.given_back = true;
         let shared = &self.engine.shared;
         shared.on_runtime(shared.give_back(Arc::clone(&self.hold), self.term)).await
+    }
+
+    /// Lets go of the guard and leaves the lock held for `time` from now on, without renewal and without this client.
+    ///
+    /// For work that is to be done once in a while by one of many: whoever comes before the time is over is refused, or
+    /// waits, also when the work took a second and its program has ended.
+    ///
+    /// **Guarantee.** When this is `Ok`, the store has it that the lock is held by the same owner for `time` from the call
+    /// on, and then free. What was left of the lease does not matter; it may have been longer or shorter. Who waits and was
+    /// told of a longer lease is told. Where replicas were [asked for](crate::Lock::acknowledged_by), they have it as well.
+    ///
+    /// **Limits.** It ends on the store's clock, and later than `time` by as long as a request is on its way; a renewal whose
+    /// connection broke and that is delivered late can make it last as long as that renewal said. Nobody has a guard for it:
+    /// only [`force_unlock`](crate::Lock::force_unlock) ends it sooner. A write lock lasts as long as the reads under it, if
+    /// they last longer.
+    ///
+    /// In these cases the lock is not kept but given back, as when the guard is dropped: [`Error::BadLease`] for a time that
+    /// cannot be a lease, as one below 10 ms; [`Error::Unsupported`] when this is one of several guards of the hold, which
+    /// could not all mean the same end, or the guard of permits without a lease; [`Error::Denied`] and [`Error::Corrupt`],
+    /// when the store refuses. [`Error::Lost`] means that the lock was not held any more. [`Error::InDoubt`] means that the
+    /// store, or enough replicas, did not answer; it goes on in the background as long as the lock can be held.
+    ///
+    /// Cancelling: safe. Once begun, it goes on in the background.
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// use std::time::Duration;
+    ///
+    /// let client = turnlock::Client::connect("memory://").await?;
+    /// let report = client.lock("hourly-report");
+    /// let guard = report.lock().await?;
+    /// // … the work, which took less than an hour …
+    /// guard.keep_for(Duration::from_secs(3600)).await?;
+    /// assert!(report.try_lock().await?.is_none());
+    /// # Ok::<(), turnlock::Error>(()) }).unwrap();
+    /// ```
+    pub async fn keep_for(mut self, time: Duration) -> Result<(), Error> {
+        let shared = &self.engine.shared;
+        // Refused: dropped, and thereby given back.
+        let stay = shared.begin_stay(&self.hold, self.term, time)?;
+        self.given_back = true;
+        shared.on_runtime(shared.finish_stay(stay)).await
+    }
+
+    /// Writes down on the store since when this is held, for people who ask: see
+    /// [`Identity::since_of`](crate::Identity::since_of). One small write, with what else the client says of itself.
+    ///
+    /// Of 64 holds at a time, the latest, until a client writes again after it has given them back. An error says that nothing
+    /// was written; the lock is held all the same.
+    ///
+    /// Cancelling: safe. It may have been written or not.
+    pub async fn announce(&self) -> Result<(), Error> {
+        let shared = &self.engine.shared;
+        shared.on_runtime(shared.announce(&self.hold)).await
     }
 
     /// Waits until the lock is lost, and says how. Not ready as long as it is held.

@@ -1,5 +1,5 @@
 use std::collections::HashSet;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 pub use turnlock_core::model::Role;
 use turnlock_core::model::{HolderPicture, Snapshot};
@@ -15,6 +15,8 @@ pub struct Inspection {
     pub name: String,
     /// Its key on the store.
     pub key: String,
+    /// What it is. Of a read-write lock, the side that was asked.
+    pub kind: Kind,
     /// Who holds it: of a lock its owner, of a read-write lock all readers or the writer, of a permit semaphore every
     /// permit that is out.
     pub holders: Vec<Holder>,
@@ -39,13 +41,14 @@ impl Inspection {
             _ => HashSet::new(),
         };
         let is_mine = |owner: &OwnerId| owner.is_of(shared.client) || ours.contains(owner);
-        let holder = |HolderPicture { owner, count, role, ttl }| {
+        let holder = |HolderPicture { owner, count, role, ttl, since }| {
             let is_mine = is_mine(&owner);
-            Holder { owner, count, role, ttl, is_mine }
+            Holder { owner, count, role, ttl, is_mine, since }
         };
         Self {
             name: name.to_string(),
             key: name.key().to_owned(),
+            kind: name.kind(),
             waiting_here: match name.kind() {
                 Kind::Fair => snapshot.queue.iter().filter(|waiter| waiter.is_of(shared.client)).count(),
                 _ => shared.rooms.waiting(name),
@@ -78,4 +81,7 @@ pub struct Holder {
     pub ttl: Option<Duration>,
     /// Whether the holder belongs to this client.
     pub is_mine: bool,
+    /// When the hold began, where the store knows that by itself. Redis does not: there, ask for the
+    /// [identities](crate::Client::identities) of holders, which tell what was [announced](crate::Guard::announce).
+    pub since: Option<SystemTime>,
 }

@@ -1,9 +1,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use turnlock_core::{Kind, Lease, LeaseError, LockName};
+use turnlock_core::{Kind, Lease, LeaseError, LockName, OwnerId};
 
-use crate::engine::{self, Ask, Deepening, Engine, Patience, Resend, Term};
+use crate::engine::{self, Ask, Deepening, Engine, Patience, Term};
 use crate::error::Error;
 use crate::guard::Guard;
 use crate::inspection::Inspection;
@@ -213,15 +213,18 @@ impl Lock {
     ///
     /// Cancelling: the lock may have been freed or not.
     pub async fn force_unlock(&self) -> Result<bool, Error> {
-        let shared = &self.named.engine.shared;
-        let name = self.checked_name()?;
-        // Not sent again when it may have been done: by then, another may hold the lock.
-        let was_held =
-            shared.ask(name, Resend::IfNotDone, |limit| shared.backend.force_unlock(name, limit)).await?;
-        for hold in shared.rooms.holds(name) {
-            shared.watchdog.look_now(&hold);
-        }
-        Ok(was_held)
+        self.named.engine.shared.force_unlock(self.checked_name()?).await
+    }
+
+    /// Takes the lock away from this owner, if it still holds it, and from nobody else. Whether it did. Of a read-write lock,
+    /// only what it has of this side.
+    ///
+    /// The holder hears of it as of [`force_unlock`](Lock::force_unlock). Somebody who looked, and decided, cannot hit the next
+    /// holder by this.
+    ///
+    /// Cancelling: the lock may have been freed or not.
+    pub async fn force_unlock_of(&self, owner: &OwnerId) -> Result<bool, Error> {
+        self.named.engine.shared.force_unlock_of(self.checked_name()?, owner).await
     }
 
     /// Who holds the lock, how often and for how long, and how many wait here.

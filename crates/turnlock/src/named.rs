@@ -3,7 +3,7 @@ use std::sync::Arc;
 use turnlock_core::model::Deed;
 use turnlock_core::{Kind, LockName, NameError};
 
-use crate::engine::Engine;
+use crate::engine::{Engine, Resend};
 use crate::error::Error;
 use crate::inspection::Inspection;
 
@@ -44,6 +44,20 @@ impl Named {
     pub(crate) async fn inspect(&self) -> Result<Inspection, Error> {
         let (shared, name) = (&self.engine.shared, self.checked()?);
         Ok(Inspection::new(shared, name, shared.inspect(name).await?))
+    }
+
+    /// What stands under the name, whatever kind it was said to be.
+    pub(crate) async fn look_up(&self) -> Result<Option<Inspection>, Error> {
+        let (shared, name) = (&self.engine.shared, self.checked()?);
+        let kind = shared.ask(name, Resend::Always, |limit| shared.backend.kind_of(name, limit)).await?;
+        let Some(kind) = kind else { return Ok(None) };
+        let name = name.of_other_kind(kind);
+        match shared.inspect(&name).await {
+            Ok(snapshot) => Ok(Some(Inspection::new(shared, &name, snapshot))),
+            // By now something else stands there, or it only looked like a lock.
+            Err(Error::Corrupt { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// As [`Shared::perform`](crate::engine::Shared::perform).

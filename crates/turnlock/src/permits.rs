@@ -1,4 +1,4 @@
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use turnlock_core::Kind;
 use turnlock_core::model::PermitId;
@@ -67,6 +67,20 @@ impl Permits {
     /// renewed any more, and come back by themselves when their lease ends.
     pub fn forget(self) {
         self.guard.abandon();
+    }
+
+    /// Keeps the permits out for `time` from now on, without this guard and without renewal; then they come back by
+    /// themselves. As [`Guard::keep_for`]. Those of a [`Semaphore`](crate::Semaphore) have no lease: they are given back, with
+    /// [`Error::Unsupported`].
+    ///
+    /// Cancelling: safe. Once begun, it goes on in the background.
+    pub async fn keep_for(self, time: Duration) -> Result<(), Error> {
+        self.guard.keep_for(time).await
+    }
+
+    /// As [`Guard::announce`].
+    pub async fn announce(&self) -> Result<(), Error> {
+        self.guard.announce().await
     }
 
     /// Waits until the permits are lost, and says how. Not ready as long as they are held. Permits without a lease are

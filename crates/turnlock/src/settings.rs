@@ -17,6 +17,8 @@ pub(crate) struct Settings {
     /// The longest time between two looks of a waiter.
     pub(crate) poll: Duration,
     pub(crate) key_prefix: String,
+    /// What the client calls itself; `None`: as its program.
+    pub(crate) label: Option<String>,
     /// How many replicas must acknowledge a grant, where the handle says nothing else.
     pub(crate) replicas: u32,
 }
@@ -33,6 +35,7 @@ impl Default for Settings {
             retry_for: Duration::from_secs(30),
             poll: Duration::from_secs(1),
             key_prefix: String::new(),
+            label: None,
             replicas: 0,
         }
     }

@@ -1,5 +1,6 @@
 use std::borrow::Cow;
 use std::net::Ipv6Addr;
+use std::path::PathBuf;
 
 use percent_encoding::percent_decode_str;
 use url::{Host, Url};
@@ -22,8 +23,17 @@ pub(crate) struct StoreUrl {
 /// Which store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Store {
-    Memory { name: Option<String> },
-    Redis { servers: Servers, by_tls: bool },
+    Memory {
+        name: Option<String>,
+    },
+    /// An empty path is the usual one.
+    File {
+        path: PathBuf,
+    },
+    Redis {
+        servers: Servers,
+        by_tls: bool,
+    },
 }
 
 /// Where a server listens when no port is given.
@@ -38,9 +48,7 @@ impl StoreUrl {
         let scheme = scheme.to_ascii_lowercase();
         match (scheme.as_str(), rest.strip_prefix("//")) {
             ("memory", _) => memory(text),
-            ("file", _) => {
-                Err(Error::Unsupported("stores of the kind file: are not in this version".to_owned()))
-            }
+            ("file", _) => file(rest),
             (_, None) => Err(not_a_url()),
             ("redis" | "valkey", Some(rest)) => server(rest, false),
             ("rediss" | "valkeys", Some(rest)) => server(rest, true),
@@ -51,7 +59,7 @@ impl StoreUrl {
             ("rediss+cluster" | "valkeys+cluster", Some(rest)) => cluster(rest, true),
             (_, Some(_)) => Err(bad(
                 "unknown kind of store before the ://; known are redis, rediss, redis+unix, redis+sentinel, \
-                 rediss+sentinel, redis+cluster, rediss+cluster and memory",
+                 rediss+sentinel, redis+cluster, rediss+cluster, file and memory",
             )),
         }
     }
@@ -152,6 +160,23 @@ impl<'a> Pieces<'a> {
     fn at(self, servers: Servers, by_tls: bool) -> StoreUrl {
         StoreUrl { store: Store::Redis { servers, by_tls }, settings: self.settings }
     }
+}
+
+/// `file:PATH` is a path as it is; `file://` begins a URL as others write it.
+fn file(rest: &str) -> Result<StoreUrl, Error> {
+    let path = match rest.strip_prefix("//") {
+        None => PathBuf::from(rest),
+        Some(rest) => {
+            let path = rest.strip_prefix("localhost").unwrap_or(rest);
+            if !path.starts_with('/') {
+                return Err(bad(
+                    "a file is named as in file:/var/lib/jobs.locks or file:///var/lib/jobs.locks",
+                ));
+            }
+            PathBuf::from(&*decoded("url", path)?)
+        }
+    };
+    Ok(StoreUrl { store: Store::File { path }, settings: ConnectSettings::default() })
 }
 
 fn memory(text: &str) -> Result<StoreUrl, Error> {

@@ -1,7 +1,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::{Acquired, Claim, LockState, Now, Place, Released, Renewed, Snapshot, Wake, Wish};
+use super::{Acquired, Claim, LockState, Now, Parties, Place, Released, Renewed, Snapshot, Wake, Wish};
 use crate::{Lease, Moment, OwnerId};
 
 /// The state of one fair lock: a reentrant lock, and those who wait for it in the order in which they came.
@@ -9,12 +9,14 @@ use crate::{Lease, Moment, OwnerId};
 /// Only the first in the queue may take the lock, and it leaves the queue with that. One who waits says now and then that
 /// it lives ([`attend`](Self::attend)); once it is first and has been silent for too long, it is removed by the next step
 /// of anybody, so that the dead stop the queue for a moment and no longer.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FairLockState {
     lock: LockState,
     queue: VecDeque<Waiter>,
 }
 
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Waiter {
     owner: OwnerId,
@@ -79,6 +81,17 @@ impl FairLockState {
         self.lock.renew(now.moment, owner, lease)
     }
 
+    /// Sets the lease of `owner` to just this, which may be less than is left: then the first in the queue is told, who
+    /// counts on more.
+    pub fn keep(&mut self, now: Now, owner: &OwnerId, lease: Lease) -> (Renewed, Wake) {
+        let (answer, wake) = self.lock.keep(now.moment, owner, lease);
+        if wake == Wake::Nobody {
+            return (answer, wake);
+        }
+        self.purge(now, None);
+        (answer, self.wake_first())
+    }
+
     /// Frees the lock, whoever holds it. The queue stays.
     pub fn force_unlock(&mut self, now: Now) -> (bool, Wake) {
         self.purge(now, None);
@@ -106,6 +119,22 @@ impl FairLockState {
     pub fn snapshot(&mut self, now: Now) -> Snapshot {
         let queue = self.queue.iter().map(|waiter| waiter.owner.clone()).collect();
         Snapshot { queue, ..self.lock.snapshot(now.moment) }
+    }
+
+    /// Who has something of it.
+    pub fn parties(&self) -> Parties {
+        Parties {
+            holding: self.lock.owner().into_iter().cloned().collect(),
+            waiting: self.queue.iter().map(|waiter| waiter.owner.clone()).collect(),
+        }
+    }
+
+    /// Ends what those have who are gone: the hold, and places in the queue.
+    pub fn void(&mut self, now: Now, is_gone: impl Fn(&OwnerId) -> bool) -> Wake {
+        let before = self.queue.len();
+        self.queue.retain(|waiter| !is_gone(&waiter.owner));
+        let changed = self.lock.void(&is_gone) || self.queue.len() < before;
+        if changed && self.lock.is_free(now.moment) { self.wake_first() } else { Wake::Nobody }
     }
 
     /// Whether nothing is left to remember.
@@ -274,6 +303,19 @@ mod tests {
         scene.state.expire();
         assert_eq!(scene.acquire("b", 2, true), Acquired::Gone);
         assert_eq!(scene.queue(), ["b"]);
+    }
+
+    #[test]
+    fn the_first_who_lives_is_told_of_a_shorter_lease() {
+        let mut scene = Scene::held_by_a(&["b", "c"]);
+        scene.state.fall_silent(&OwnerId::from_wire("b"));
+        scene.millis = 1;
+        let (now, a) = (scene.now(), OwnerId::from_wire("a"));
+        let lease = |seconds| Lease::new(Duration::from_secs(seconds)).expect("valid");
+        assert_eq!(scene.state.keep(now, &a, lease(60)), (Renewed::Renewed, Wake::Nobody));
+        assert_eq!(scene.queue(), ["b", "c"]);
+        assert_eq!(scene.state.keep(now, &a, lease(5)), (Renewed::Renewed, wake("c")));
+        assert_eq!(scene.ask("c"), busy(Some(5_000)));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use crate::{Lease, OwnerId};
 ///
 /// A grant of a fenced lock carries a token that is higher than the last one, than the store's clock in microseconds and
 /// than the highest that the client has seen. So it rises although the store lost its data, or the lock's name is new.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FencedLockState {
     /// The lock itself, which plain and spin locks of the name use without a token.

@@ -1,11 +1,12 @@
 use super::{
-    Acquired, Claim, Deed, FairLockState, FencedLockState, LatchState, Now, PermitSemaphoreState, Place,
-    PlainLockState, ReadWriteLockState, Released, Renewed, SemaphoreState, Snapshot, Wake, Wish,
+    Acquired, Claim, Deed, FairLockState, FencedLockState, LatchState, Now, Parties, PermitSemaphoreState,
+    Place, PlainLockState, ReadWriteLockState, Released, Renewed, SemaphoreState, Snapshot, Wake, Wish,
 };
-use crate::{Kind, Lease};
+use crate::{Kind, Lease, OwnerId};
 
 /// What stands at one key of an embedded store: the state of one thing of the family.
-#[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Item {
     /// A lock, a spin lock or a fenced lock: they share a key.
     Lock(FencedLockState),
@@ -101,6 +102,22 @@ impl Item {
         }
     }
 
+    /// Sets the lease of a hold to just this, which may be less than is left.
+    pub fn keep(&mut self, now: Now, claim: &Claim<'_>, lease: Lease) -> Outcome<(Renewed, Wake)> {
+        let owner = claim.owner;
+        match (claim.name.kind(), self) {
+            (Kind::Lock | Kind::Fenced, Self::Lock(state)) => Ok(state.lock.keep(now.moment, owner, lease)),
+            (Kind::Spin, Self::Lock(state)) => {
+                Ok((state.lock.keep(now.moment, owner, lease).0, Wake::Nobody))
+            }
+            (Kind::Plain, Self::Plain(state)) => Ok((state.keep(now.moment, owner, lease), Wake::Nobody)),
+            (Kind::Fair, Self::Fair(state)) => Ok(state.keep(now, owner, lease)),
+            (Kind::Read | Kind::Write, Self::ReadWrite(state)) => Ok(state.keep(now, claim, lease)),
+            (Kind::Permits, Self::Permits(state)) => Ok(state.keep(now, claim, lease)),
+            (_, other) => Err(other.found()),
+        }
+    }
+
     /// Frees it, whoever holds it. Whether it was held.
     pub fn force_unlock(&mut self, now: Now, kind: Kind) -> Outcome<(bool, Wake)> {
         let told = |was_held| Ok((was_held, if was_held { Wake::Listeners } else { Wake::Nobody }));
@@ -115,13 +132,7 @@ impl Item {
     }
 
     /// A step on a number without owners.
-    pub fn perform(
-        &mut self,
-        now: Now,
-        kind: Kind,
-        deed: Deed,
-        request: &crate::OwnerId,
-    ) -> Outcome<(i64, Wake)> {
+    pub fn perform(&mut self, now: Now, kind: Kind, deed: Deed, request: &OwnerId) -> Outcome<(i64, Wake)> {
         match (kind, self) {
             (Kind::Semaphore, Self::Semaphore(state)) => Ok(state.perform(now, deed, request)),
             (Kind::Permits, Self::Permits(state)) => Ok(state.perform(now, deed, request)),
@@ -131,7 +142,7 @@ impl Item {
     }
 
     /// Forgets a request on a number without owners, of which no copy is under way.
-    pub fn forget(&mut self, kind: Kind, request: &crate::OwnerId) -> Outcome<()> {
+    pub fn forget(&mut self, kind: Kind, request: &OwnerId) -> Outcome<()> {
         match (kind, self) {
             (Kind::Semaphore, Self::Semaphore(state)) => state.forget(request),
             (Kind::Permits, Self::Permits(state)) => state.forget(request),
@@ -142,7 +153,7 @@ impl Item {
     }
 
     /// Says that a waiter of a fair lock is alive, and asks where it stands.
-    pub fn attend(&mut self, now: Now, waiter: &crate::OwnerId) -> Outcome<(Place, Wake)> {
+    pub fn attend(&mut self, now: Now, waiter: &OwnerId) -> Outcome<(Place, Wake)> {
         match self {
             Self::Fair(state) => Ok(state.attend(now, waiter)),
             other => Err(other.found()),
@@ -164,6 +175,76 @@ impl Item {
             (Kind::Permits, Self::Permits(state)) => Ok(state.snapshot(now)),
             (Kind::Latch, Self::Latch(state)) => Ok(state.snapshot(now)),
             (_, other) => Err(other.found()),
+        }
+    }
+
+    /// Who has something of it.
+    pub fn parties(&self) -> Parties {
+        let alone = |owner: Option<&OwnerId>| Parties {
+            holding: owner.into_iter().cloned().collect(),
+            waiting: Vec::new(),
+        };
+        match self {
+            Self::Lock(state) => alone(state.lock.owner()),
+            Self::Plain(state) => alone(state.owner()),
+            Self::Fair(state) => state.parties(),
+            Self::ReadWrite(state) => state.parties(),
+            Self::Semaphore(state) => state.parties(),
+            Self::Permits(state) => state.parties(),
+            Self::Latch(_) => Parties::default(),
+        }
+    }
+
+    /// Ends at once, whatever their leases, what those have who are gone for good.
+    pub fn void(&mut self, now: Now, is_gone: impl Fn(&OwnerId) -> bool) -> Wake {
+        let told = |was_held| if was_held { Wake::Listeners } else { Wake::Nobody };
+        match self {
+            Self::Lock(state) => told(state.lock.void(is_gone)),
+            // Nobody listens there.
+            Self::Plain(state) => {
+                state.void(is_gone);
+                Wake::Nobody
+            }
+            Self::Fair(state) => state.void(now, is_gone),
+            Self::ReadWrite(state) => state.void(now, is_gone),
+            Self::Semaphore(state) => state.void(now, is_gone),
+            Self::Permits(state) => state.void(is_gone),
+            Self::Latch(_) => Wake::Nobody,
+        }
+    }
+
+    /// Ends what everybody has, and forgets every request: the clock that all moments were read from has begun anew.
+    /// Numbers and tokens stay.
+    pub fn begin_anew(&mut self, now: Now) {
+        self.void(now, |_| true);
+        match self {
+            Self::Semaphore(state) => state.forget_all(),
+            Self::Permits(state) => state.forget_all(),
+            Self::Latch(state) => state.forget_all(),
+            Self::Lock(_) | Self::Fair(_) | Self::ReadWrite(_) | Self::Plain(_) => {}
+        }
+    }
+
+    /// What it is, to one who has only its key: of a read-write lock the side that is held, and of locks that share a key the
+    /// one that explains what is there.
+    pub fn kind(&mut self, now: Now) -> Kind {
+        match self {
+            Self::Lock(state) => match state.snapshot(now).token {
+                Some(_) => Kind::Fenced,
+                None => Kind::Lock,
+            },
+            Self::Fair(_) => Kind::Fair,
+            Self::ReadWrite(state) => {
+                if state.is_written(now) {
+                    Kind::Write
+                } else {
+                    Kind::Read
+                }
+            }
+            Self::Plain(_) => Kind::Plain,
+            Self::Semaphore(_) => Kind::Semaphore,
+            Self::Permits(_) => Kind::Permits,
+            Self::Latch(_) => Kind::Latch,
         }
     }
 

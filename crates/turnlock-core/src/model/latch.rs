@@ -5,6 +5,7 @@ use crate::OwnerId;
 /// The state of one latch: a count that goes down to zero once, and what was answered to the latest requests.
 ///
 /// A latch that has reached zero is gone, and looks like one that was never set.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LatchState {
     count: Option<i64>,
@@ -53,6 +54,11 @@ impl LatchState {
     /// Forgets a request, as time would: no copy of it is under way.
     pub fn forget(&mut self, request: &OwnerId) {
         self.answers.forget(request);
+    }
+
+    /// Forgets every request: of those who sent them, nobody is left.
+    pub fn forget_all(&mut self) {
+        self.answers.clear();
     }
 
     /// Whether nothing is left to remember.

@@ -1,15 +1,17 @@
-use super::{Acquired, HolderPicture, Released, Renewed, Role, Snapshot};
+use super::{Acquired, HolderPicture, Released, Renewed, Role, Snapshot, Wake};
 use crate::{Lease, Moment, OwnerId};
 
 /// The state of one reentrant lock: at most one owner, its hold count, and when it expires.
 ///
 /// Every step carries a *target* count instead of "one more" or "one less", so that a step which arrives twice does no
 /// harm: an acquire raises the count to its target, a release lowers it, and neither does anything when that is done.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct LockState {
     hold: Option<Hold>,
 }
 
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Hold {
     owner: OwnerId,
@@ -70,6 +72,19 @@ impl LockState {
         }
     }
 
+    /// Sets the lease of `owner` to just this, which may be less than is left. Those who wait are told when it is: they count
+    /// on more.
+    pub fn keep(&mut self, now: Moment, owner: &OwnerId, lease: Lease) -> (Renewed, Wake) {
+        self.expire_by(now);
+        match &mut self.hold {
+            Some(hold) if hold.owner == *owner => {
+                let before = std::mem::replace(&mut hold.expires, now + lease.as_duration());
+                (Renewed::Renewed, Wake::if_so(hold.expires < before))
+            }
+            _ => (Renewed::NotHeld, Wake::Nobody),
+        }
+    }
+
     /// Frees the lock, whoever holds it. Whether it was held: then those who wait must be told.
     pub fn force_unlock(&mut self, now: Moment) -> bool {
         self.expire_by(now);
@@ -87,6 +102,7 @@ impl LockState {
                     count: u64::from(hold.count),
                     role: Role::Holder,
                     ttl: None,
+                    since: None,
                 }],
                 ttl: Some(hold.expires.since(now)),
                 ..Snapshot::default()
@@ -97,6 +113,16 @@ impl LockState {
     /// Ends the hold as its expiry would: nobody is told.
     pub fn expire(&mut self) {
         self.hold = None;
+    }
+
+    /// Who holds the lock.
+    pub fn owner(&self) -> Option<&OwnerId> {
+        self.hold.as_ref().map(|hold| &hold.owner)
+    }
+
+    /// Ends the hold of one who is gone. Whether there was one.
+    pub fn void(&mut self, is_gone: impl Fn(&OwnerId) -> bool) -> bool {
+        self.hold.take_if(|hold| is_gone(&hold.owner)).is_some()
     }
 
     /// Whether nothing is left to remember.
@@ -147,6 +173,21 @@ mod tests {
         assert_eq!(lock.release(at(50), &b, 0), Released::NotHeld);
         assert_eq!(lock.release(at(50), &a, 0), Released::Freed);
         assert_eq!(lock.acquire(at(51), &b, 1, lease(100)), Acquired::Granted);
+    }
+
+    #[test]
+    fn what_is_kept_ends_when_its_owner_said() {
+        let (a, b) = owners();
+        let mut lock = LockState::default();
+        assert_eq!(lock.keep(at(0), &a, lease(50)), (Renewed::NotHeld, Wake::Nobody), "begins nothing");
+        lock.acquire(at(0), &a, 1, lease(100));
+        lock.acquire(at(0), &a, 2, lease(100));
+        assert_eq!(lock.keep(at(0), &b, lease(50)), (Renewed::NotHeld, Wake::Nobody), "another's");
+        assert_eq!(lock.keep(at(0), &a, lease(50)), (Renewed::Renewed, Wake::Listeners), "shorter");
+        assert_eq!(lock.acquire(at(20), &b, 1, lease(10)), Acquired::Busy { ttl: Some(ms(30)) });
+        assert_eq!(lock.keep(at(20), &a, lease(200)), (Renewed::Renewed, Wake::Nobody), "longer");
+        assert_eq!(holders(&mut lock, 219), [(a.clone(), 2)]);
+        assert_eq!(lock.keep(at(220), &a, lease(10)), (Renewed::NotHeld, Wake::Nobody), "revives nothing");
     }
 
     #[test]

@@ -27,5 +27,5 @@ pub use plain_lock::PlainLockState;
 pub use read_write_lock::ReadWriteLockState;
 pub use semaphore::SemaphoreState;
 pub use step::{
-    Acquired, Claim, Deed, HolderPicture, Now, Place, Released, Renewed, Role, Snapshot, Wake, Wish,
+    Acquired, Claim, Deed, HolderPicture, Now, Parties, Place, Released, Renewed, Role, Snapshot, Wake, Wish,
 };

@@ -15,6 +15,11 @@ use crate::OwnerId;
 /// let ids: Vec<_> = PermitId::of_hold(&owner, 2).map(|id| id.to_string()).collect();
 /// assert_eq!(ids, ["000102030405060708090a0b0c0d0eff", "000102030405060708090a0b0c0d0f00"]);
 /// ```
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(into = "String", from = "String")
+)]
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PermitId([u8; 16]);
 
@@ -41,6 +46,18 @@ impl PermitId {
     /// The same for those who name holders by a text.
     pub fn to_owner(self) -> OwnerId {
         OwnerId::from_wire(&self.to_string())
+    }
+}
+
+impl From<PermitId> for String {
+    fn from(id: PermitId) -> Self {
+        id.to_string()
+    }
+}
+
+impl From<String> for PermitId {
+    fn from(text: String) -> Self {
+        Self(first_bytes(&text))
     }
 }
 

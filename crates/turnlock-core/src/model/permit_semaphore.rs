@@ -2,7 +2,8 @@ use std::collections::BTreeMap;
 
 use super::requests::Requests;
 use super::{
-    Acquired, Claim, Deed, HolderPicture, Now, PermitId, Released, Renewed, Role, Snapshot, Wake, Wish,
+    Acquired, Claim, Deed, HolderPicture, Now, Parties, PermitId, Released, Renewed, Role, Snapshot, Wake,
+    Wish,
 };
 use crate::{Lease, Moment, OwnerId};
 
@@ -10,6 +11,7 @@ use crate::{Lease, Moment, OwnerId};
 ///
 /// A permit whose lease ran out counts as free. It is put back into the number by the next acquire, which tells those
 /// who wait; a late holder who gives it back before that does the same, and learns that it had lost it.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PermitSemaphoreState {
     /// `None` until somebody says how many there are.
@@ -62,6 +64,18 @@ impl PermitSemaphoreState {
         Renewed::Renewed
     }
 
+    /// Sets the leases of a hold to just this, which may be less than is left of one: then those who wait are told, who may
+    /// count on more.
+    pub fn keep(&mut self, now: Now, claim: &Claim<'_>, lease: Lease) -> (Renewed, Wake) {
+        let ids: Vec<_> = PermitId::of_hold(claim.owner, claim.permits).collect();
+        if !self.is_held(now.moment, &ids) {
+            return (Renewed::NotHeld, Wake::Nobody);
+        }
+        let until = now.moment + lease.as_duration();
+        let before = ids.iter().filter_map(|id| self.taken.insert(*id, until)).max();
+        (Renewed::Renewed, Wake::if_so(before > Some(until)))
+    }
+
     /// A step on the numbers. A copy of a request gets the first one's answer.
     pub fn perform(&mut self, now: Now, deed: Deed, request: &OwnerId) -> (i64, Wake) {
         if let Some(answer) = self.answers.outcome(now.moment, request) {
@@ -104,6 +118,7 @@ impl PermitSemaphoreState {
             count: 1,
             role: Role::Permit,
             ttl: Some(ends.since(now.moment)),
+            since: None,
         };
         let holders = living.map(picture).collect();
         Snapshot { holders, number: self.available(now.moment), ..Snapshot::default() }
@@ -132,6 +147,24 @@ impl PermitSemaphoreState {
     /// Forgets a request, as time would: no copy of it is under way.
     pub fn forget(&mut self, request: &OwnerId) {
         self.answers.forget(request);
+    }
+
+    /// Who has something of it: the ids of the permits that are out.
+    pub fn parties(&self) -> Parties {
+        Parties { holding: self.taken.keys().map(|id| id.to_owner()).collect(), waiting: Vec::new() }
+    }
+
+    /// Gives back the permits of those who are gone.
+    pub fn void(&mut self, is_gone: impl Fn(&OwnerId) -> bool) -> Wake {
+        let before = self.taken.len();
+        self.taken.retain(|id, _| !is_gone(&id.to_owner()));
+        let found = before - self.taken.len();
+        self.put_back(i64::try_from(found).unwrap_or(i64::MAX))
+    }
+
+    /// Forgets every request: of those who sent them, nobody is left.
+    pub fn forget_all(&mut self) {
+        self.answers.clear();
     }
 
     /// Whether nothing is left to remember.

@@ -4,6 +4,7 @@ use crate::{Lease, Moment, OwnerId};
 /// The state of one plain lock: a value that is set if there is none, compared before it is deleted or extended.
 ///
 /// The value is the owner; there is no count, so a hold cannot be deepened.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PlainLockState(LockState);
 
@@ -26,6 +27,11 @@ impl PlainLockState {
         self.0.renew(now, owner, lease)
     }
 
+    /// Sets the lease to just this if the value is the owner's. Nobody is told, as with everything here.
+    pub fn keep(&mut self, now: Moment, owner: &OwnerId, lease: Lease) -> Renewed {
+        self.0.keep(now, owner, lease).0
+    }
+
     /// Deletes the value, whosever it is.
     pub fn force_unlock(&mut self, now: Moment) -> bool {
         self.0.force_unlock(now)
@@ -39,6 +45,16 @@ impl PlainLockState {
     /// Ends the hold as its expiry would.
     pub fn expire(&mut self) {
         self.0.expire();
+    }
+
+    /// As [`LockState::owner`].
+    pub fn owner(&self) -> Option<&OwnerId> {
+        self.0.owner()
+    }
+
+    /// As [`LockState::void`].
+    pub fn void(&mut self, is_gone: impl Fn(&OwnerId) -> bool) -> bool {
+        self.0.void(is_gone)
     }
 
     /// Whether nothing is left to remember.

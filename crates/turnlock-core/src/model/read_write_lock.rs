@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::{Acquired, Claim, HolderPicture, Now, Released, Renewed, Role, Snapshot, Wake, Wish};
+use super::{Acquired, Claim, HolderPicture, Now, Parties, Released, Renewed, Role, Snapshot, Wake, Wish};
 use crate::{Kind, Lease, Moment, OwnerId};
 
 #[cfg(test)]
@@ -11,6 +11,7 @@ mod tests;
 /// Each reader has a lease of its own. One whose lease is over counts as absent, but stays written down, as it does on
 /// Redis, until somebody tidies up. Beside that the lock as a whole has an expiry, which is never earlier than that of
 /// any hold. Targets are absolute, as with the reentrant lock.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ReadWriteLockState {
     readers: Vec<Reader>,
@@ -20,6 +21,7 @@ pub struct ReadWriteLockState {
     waiting: Option<Waiting>,
 }
 
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Reader {
     owner: OwnerId,
@@ -29,6 +31,7 @@ struct Reader {
     expires: Moment,
 }
 
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Writer {
     owner: OwnerId,
@@ -36,6 +39,7 @@ struct Writer {
 }
 
 /// The word of a writer that readers are in its way.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Waiting {
     owner: OwnerId,
@@ -178,6 +182,32 @@ impl ReadWriteLockState {
         }
     }
 
+    /// Sets the lease of a hold to just this, which may be less than is left. A reader's lease is its own, and the whole lasts
+    /// as long as the longest of them; a writer's is that of the whole, which does not end before those who read under it.
+    /// Those who wait are told when the lease is shortened, since the whole may end sooner than they know; not when it is that
+    /// of one who reads under a writer.
+    pub fn keep(&mut self, now: Now, claim: &Claim<'_>, lease: Lease) -> (Renewed, Wake) {
+        let now = now.moment;
+        self.expire_by(now);
+        let (before, until) = (self.expires, now + lease.as_duration());
+        let is_written = self.writer.is_some();
+        let held = match claim.name.kind() {
+            Kind::Read => self.standing(now, claim.owner).map(|reader| {
+                let own = std::mem::replace(&mut reader.expires, until);
+                // The lease of a writer is not the business of those who read under it.
+                if is_written { (before, false) } else { (until, until < own) }
+            }),
+            _ => self
+                .writer
+                .as_ref()
+                .filter(|writer| writer.owner == *claim.owner)
+                .map(|_| (until, until < before)),
+        };
+        let Some((at_least, is_shorter)) = held else { return (Renewed::NotHeld, Wake::Nobody) };
+        self.expires = self.readers.iter().map(|reader| reader.expires).fold(at_least, Moment::max);
+        (Renewed::Renewed, Wake::if_so(is_shorter))
+    }
+
     /// Ends every hold if the lock is on this side. Whether it was.
     pub fn force_unlock(&mut self, now: Now, side: Kind) -> (bool, Wake) {
         self.expire_by(now.moment);
@@ -201,18 +231,51 @@ impl ReadWriteLockState {
             count: u64::from(reader.count),
             role: Role::Reader,
             ttl: Some(reader.expires.since(now)),
+            since: None,
         });
         let writer = self.writer.iter().map(|writer| HolderPicture {
             owner: writer.owner.clone(),
             count: u64::from(writer.count),
             role: Role::Writer,
             ttl: None,
+            since: None,
         });
         Snapshot {
             holders: readers.chain(writer).collect(),
             ttl: (!self.is_empty()).then(|| self.expires.since(now)),
             ..Snapshot::default()
         }
+    }
+
+    /// Whether somebody writes.
+    pub fn is_written(&mut self, now: Now) -> bool {
+        self.expire_by(now.moment);
+        self.writer.is_some()
+    }
+
+    /// Who has something of it.
+    pub fn parties(&self) -> Parties {
+        let readers = self.readers.iter().map(|reader| reader.owner.clone());
+        let writer = self.writer.iter().map(|writer| writer.owner.clone());
+        Parties {
+            holding: readers.chain(writer).collect(),
+            waiting: self.waiting.iter().map(|waiting| waiting.owner.clone()).collect(),
+        }
+    }
+
+    /// Ends what those have who are gone: holds, and the word of a writer.
+    pub fn void(&mut self, now: Now, is_gone: impl Fn(&OwnerId) -> bool) -> Wake {
+        let before = self.readers.len();
+        self.readers.retain(|reader| !is_gone(&reader.owner));
+        let writer = self.writer.take_if(|writer| is_gone(&writer.owner));
+        let word = self.waiting.take_if(|waiting| is_gone(&waiting.owner));
+        if self.readers.len() == before && writer.is_none() && word.is_none() {
+            return Wake::Nobody;
+        }
+        if self.writer.is_none() {
+            self.leave_to_readers(now.moment);
+        }
+        Wake::Listeners
     }
 
     /// Whether nothing is left to remember.

@@ -7,6 +7,15 @@ use crate::{Moment, OwnerId};
 ///
 /// A lock knows who holds it, so a step that arrives twice finds its work done. A bare number does not know who counted
 /// it; that is written down here, and a copy of a request gets the outcome of the first.
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(
+        from = "Vec<(OwnerId, T, Moment)>",
+        into = "Vec<(OwnerId, T, Moment)>",
+        bound(serialize = "T: Copy + serde::Serialize", deserialize = "T: serde::Deserialize<'de>")
+    )
+)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Requests<T> {
     known: HashMap<OwnerId, (T, Moment)>,
@@ -20,7 +29,34 @@ impl<T> Default for Requests<T> {
     }
 }
 
+impl<T> From<Vec<(OwnerId, T, Moment)>> for Requests<T> {
+    fn from(written: Vec<(OwnerId, T, Moment)>) -> Self {
+        let order = written.iter().map(|(request, _, until)| (*until, request.clone())).collect();
+        let known =
+            written.into_iter().map(|(request, outcome, until)| (request, (outcome, until))).collect();
+        Self { known, order }
+    }
+}
+
+impl<T> From<Requests<T>> for Vec<(OwnerId, T, Moment)> {
+    fn from(requests: Requests<T>) -> Self {
+        let known = requests.known.into_iter();
+        known.map(|(request, (outcome, until))| (request, outcome, until)).collect()
+    }
+}
+
 impl<T: Copy> Requests<T> {
+    /// All that is remembered.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&OwnerId, T)> {
+        self.known.iter().map(|(request, (outcome, _))| (request, *outcome))
+    }
+
+    /// Forgets everything.
+    pub(super) fn clear(&mut self) {
+        self.known.clear();
+        self.order.clear();
+    }
+
     /// The outcome of a request that is still remembered.
     pub(super) fn outcome(&mut self, now: Moment, request: &OwnerId) -> Option<T> {
         self.forget_by(now);

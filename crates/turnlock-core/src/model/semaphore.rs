@@ -1,11 +1,12 @@
 use super::requests::Requests;
-use super::{Acquired, Claim, Deed, Now, Released, Snapshot, Wake, Wish};
+use super::{Acquired, Claim, Deed, Now, Parties, Released, Snapshot, Wake, Wish};
 use crate::OwnerId;
 
 /// The state of one semaphore: a number of free permits, and what was answered to the latest requests.
 ///
 /// The number has no owners and no leases. Each hold is one request, named by its owner: it takes once and gives back
 /// once, however often the steps arrive.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SemaphoreState {
     /// `None` until somebody says how many there are.
@@ -15,6 +16,7 @@ pub struct SemaphoreState {
 }
 
 /// What is known of a hold.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Hold {
     Taken(u32),
@@ -106,6 +108,39 @@ impl SemaphoreState {
     pub fn forget(&mut self, request: &OwnerId) {
         self.holds.forget(request);
         self.answers.forget(request);
+    }
+
+    /// Who has something of it, as far as is remembered.
+    pub fn parties(&self) -> Parties {
+        let taken = self.holds.iter().filter(|(_, hold)| matches!(hold, Hold::Taken(_)));
+        Parties { holding: taken.map(|(owner, _)| owner.clone()).collect(), waiting: Vec::new() }
+    }
+
+    /// Gives back what those took who are gone, as far as is remembered.
+    pub fn void(&mut self, now: Now, is_gone: impl Fn(&OwnerId) -> bool) -> Wake {
+        let gone = self.parties().holding.into_iter().filter(|owner| is_gone(owner)).collect::<Vec<_>>();
+        let taken = |(owner, hold): (&OwnerId, Hold)| match hold {
+            Hold::Taken(permits) if gone.contains(owner) => i64::from(permits),
+            _ => 0,
+        };
+        let permits = self.holds.iter().map(taken).sum::<i64>();
+        for owner in &gone {
+            // Not forgotten: a release that comes all the same would count again.
+            self.holds.remember(now.moment, owner, Hold::Void);
+        }
+        match &mut self.free {
+            Some(free) if permits > 0 => {
+                *free = free.saturating_add(permits);
+                Wake::Listeners
+            }
+            _ => Wake::Nobody,
+        }
+    }
+
+    /// Forgets every request: of those who sent them, nobody is left.
+    pub fn forget_all(&mut self) {
+        self.holds.clear();
+        self.answers.clear();
     }
 
     /// Whether nothing is left to remember.

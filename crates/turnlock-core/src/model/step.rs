@@ -1,4 +1,4 @@
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use crate::{Kind, Lease, LockName, Moment, OwnerId};
 
@@ -76,10 +76,10 @@ pub enum Released {
     NotHeld,
 }
 
-/// The answer to a renewal.
+/// The answer to a renewal, or to a step that sets the lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Renewed {
-    /// The owner holds the lock, at least for the lease from now on.
+    /// The owner holds the lock, from now on for the lease: after a renewal, at least for that.
     Renewed,
     /// The owner does not hold it; nothing was done.
     NotHeld,
@@ -126,6 +126,22 @@ pub enum Wake {
     Waiter(OwnerId),
 }
 
+/// Who has something of a thing, by any step of the past.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Parties {
+    /// Who holds it, or a part of it.
+    pub holding: Vec<OwnerId>,
+    /// Who has left a place in a queue, or its word, there.
+    pub waiting: Vec<OwnerId>,
+}
+
+impl Wake {
+    /// All who listen, if something happened that they must know; else nobody.
+    pub(super) fn if_so(something_happened: bool) -> Self {
+        if something_happened { Self::Listeners } else { Self::Nobody }
+    }
+}
+
 /// What a thing looks like from outside.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
@@ -152,6 +168,8 @@ pub struct HolderPicture {
     pub role: Role,
     /// The rest of its own lease, where each holder has one of its own.
     pub ttl: Option<Duration>,
+    /// When the hold began, where the store knows it.
+    pub since: Option<SystemTime>,
 }
 
 /// As what somebody holds.

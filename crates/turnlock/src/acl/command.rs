@@ -32,6 +32,10 @@ pub(super) const ALWAYS: &[AclCommand] = &[
     AclCommand::helpful("type", "an error about a key that is no lock does not say what it is instead"),
 ];
 
+/// What those need of which can be seen who holds them.
+pub(super) const CLIENTS: &[AclCommand] =
+    &[AclCommand::helpful("psetex", "others who ask who holds a lock do not learn who this client is")];
+
 /// What those need whose ends are told.
 pub(super) const MESSAGES: &[AclCommand] = &[
     AclCommand::needed("publish"),
@@ -63,6 +67,20 @@ pub(super) const DATABASE: &[AclCommand] = &[AclCommand::needed("select")];
 
 pub(super) const CLIENT_NAME: &[AclCommand] =
     &[AclCommand::helpful("client|setname", "the server's list of clients does not show the name")];
+
+/// What it takes to find out what stands at a key.
+pub(super) const FINDING: &[AclCommand] = &[
+    AclCommand::needed("scan"),
+    AclCommand::needed("type"),
+    AclCommand::needed("hlen"),
+    AclCommand::needed("hstrlen"),
+    AclCommand::needed("hget"),
+    AclCommand::needed("hrandfield"),
+    AclCommand::needed("getrange"),
+    AclCommand::needed("pttl"),
+    AclCommand::needed("exists"),
+    AclCommand::needed("zcard"),
+];
 
 /// What is read beside the locks themselves when a server is examined.
 pub(super) const DOCTOR: &[AclCommand] = &[

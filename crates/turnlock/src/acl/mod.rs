@@ -7,12 +7,15 @@ use std::fmt;
 
 pub use command::AclCommand;
 pub use primitive::Primitive;
+use turnlock_core::LockName;
 
 /// The least rights of a user on Redis or Valkey with which some primitives work.
 ///
 /// **Guarantee.** With them, every method of these primitives works on names that match the pattern. Without any one of
 /// them something does not, or not as well: what is lost without a command that only helps is said by
 /// [`AclCommand::without`].
+///
+/// The keys `turnlock_client:*` are for what clients say of [themselves](crate::Identity), and only help, too.
 ///
 /// **Limits.** The pattern is that of the key, with the client's key prefix. By Redisson's rule, a name that has a `{` of
 /// its own has other keys beside it than one that has not: give the pattern of such names with the brace, as in
@@ -26,8 +29,8 @@ pub use primitive::Primitive;
 /// let rule = AclRule::new(&[Primitive::PlainLock], "orders:*").for_user("shop");
 /// assert_eq!(
 ///     rule.to_string(),
-///     "ACL SETUSER shop reset on >PASSWORD resetchannels ~orders:* \
-///      +del +eval +evalsha +get +pexpire +ping +pttl +role +script|load +set +type"
+///     "ACL SETUSER shop reset on >PASSWORD resetchannels ~orders:* ~turnlock_client:* \
+///      +del +eval +evalsha +get +pexpire +ping +psetex +pttl +role +script|load +set +type"
 /// );
 /// ```
 #[derive(Clone, Debug)]
@@ -58,6 +61,9 @@ impl AclRule {
             rule.add(&primitive.commands());
             if primitive.is_told() {
                 rule.add(command::MESSAGES);
+            }
+            if primitive.shows_clients() {
+                rule.add(command::CLIENTS);
             }
         }
         rule.and_names(names)
@@ -122,6 +128,14 @@ impl AclRule {
         self
     }
 
+    /// For [`Client::find`](crate::Client::find), [`Client::look_up`](crate::Client::look_up) and
+    /// [`Client::identities`](crate::Client::identities), which are not needed to lock: `scan` and commands that look at a key. What is found is what the primitives of this rule are, on its names.
+    #[must_use]
+    pub fn with_finding(mut self) -> Self {
+        self.add(command::FINDING);
+        self
+    }
+
     /// The commands, in the order of the alphabet.
     pub fn commands(&self) -> &[AclCommand] {
         &self.commands
@@ -139,6 +153,9 @@ impl AclRule {
 
     /// Makes the patterns of keys and channels from those of names.
     fn spell_out(&mut self) {
+        if self.primitives.iter().any(|primitive| primitive.shows_clients()) {
+            self.keys.push(LockName::CLIENTS.to_owned());
+        }
         for names in &self.names {
             for primitive in &self.primitives {
                 self.keys.extend(primitive.keys(names));
@@ -208,6 +225,7 @@ mod tests {
                 "orders:*",
                 "redisson_lock_queue:{orders:*}",
                 "redisson_lock_timeout:{orders:*}",
+                "turnlock_client:*",
                 "turnlock_waiters:{orders:*}"
             ]
         );
@@ -224,7 +242,7 @@ mod tests {
         let rule = AclRule::new(&Primitive::ALL, "*");
         assert_eq!(rule.keys(), ["*"]);
         let rule = AclRule::new(&[Primitive::Lock, Primitive::SpinLock], "a:*").and_names("a:b:*");
-        assert_eq!(rule.keys(), ["a:*"]);
+        assert_eq!(rule.keys(), ["a:*", "turnlock_client:*"]);
         let mut commands = names(&rule);
         commands.dedup();
         assert_eq!(commands, names(&rule));
@@ -250,7 +268,10 @@ mod tests {
         }
         assert!(!commands.contains(&"publish") && !commands.contains(&"subscribe"));
         let rule = AclRule::new(&[Primitive::Lock], "a:*").on_cluster().and_names("b:*");
-        assert_eq!(rule.keys(), ["a:*", "b:*", "turnlock_never:{a:*}", "turnlock_never:{b:*}"]);
+        assert_eq!(
+            rule.keys(),
+            ["a:*", "b:*", "turnlock_client:*", "turnlock_never:{a:*}", "turnlock_never:{b:*}"]
+        );
         let silent = names(&AclRule::new(&[Primitive::SpinLock], "*").on_cluster());
         assert!(silent.contains(&"asking") && !silent.contains(&"ssubscribe"));
     }

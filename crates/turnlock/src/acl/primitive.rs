@@ -106,6 +106,10 @@ impl Primitive {
         self.kind().is_told()
     }
 
+    pub(super) fn shows_clients(self) -> bool {
+        self.kind().shows_clients()
+    }
+
     /// What it needs beside what every client does.
     pub(super) fn commands(self) -> Vec<AclCommand> {
         let needed = match self {

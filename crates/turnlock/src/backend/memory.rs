@@ -1,4 +1,4 @@
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,9 +8,12 @@ use std::time::Duration;
 use turnlock_core::model::{
     Acquired, Claim, Deed, Item, Now, OfAnotherKind, Place, Released, Renewed, Snapshot, Wake, Wish,
 };
-use turnlock_core::{LockName, OwnerId};
+use turnlock_core::{ClientId, Kind, Lease, LockName, Moment, OwnerId};
 
-use super::{Answer, Backend, Care, Examinees, Failure, FailureKind, Renewal, Sent, Signals, Step, Waiter};
+use super::{
+    Answer, Backend, Care, Examinees, Failure, FailureKind, Renewal, Search, Sent, Sightings, Signals, Step,
+    Waiter,
+};
 use crate::clock;
 
 /// Locks in the memory of this process: the model and a mutex.
@@ -41,6 +44,8 @@ pub struct MemoryStore(Arc<Store>);
 struct Store {
     items: Mutex<HashMap<Box<str>, Item>>,
     clients: Mutex<Vec<Weak<dyn Signals>>>,
+    /// What clients say of themselves, and until when.
+    introductions: Mutex<HashMap<ClientId, (String, Moment)>>,
     mute: AtomicBool,
 }
 
@@ -68,6 +73,7 @@ impl MemoryStore {
     /// Forgets every lock, without telling anybody.
     pub fn lose_data(&self) {
         self.items().clear();
+        self.introductions().clear();
     }
 
     /// While `true`, releases are told to nobody, as when messages are lost on the way.
@@ -79,9 +85,19 @@ impl MemoryStore {
         self.0.items.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Forgets who the clients are, as time does.
+    #[cfg(test)]
+    pub(crate) fn forget_introductions(&self) {
+        self.introductions().clear();
+    }
+
+    fn introductions(&self) -> std::sync::MutexGuard<'_, HashMap<ClientId, (String, Moment)>> {
+        self.0.introductions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// One step on one item. What is free needs no entry.
     fn step<T>(&self, name: &LockName, step: impl FnOnce(&mut Item, Now) -> T) -> T {
-        let now = Now { moment: clock::now(), wall: clock::wall_micros() };
+        let now = now();
         let mut items = self.items();
         let mut fresh = None;
         let item = items.get_mut(name.key());
@@ -123,6 +139,10 @@ impl MemoryStore {
     }
 }
 
+fn now() -> Now {
+    Now { moment: clock::now(), wall: clock::wall_micros() }
+}
+
 fn foreign(name: &LockName, OfAnotherKind(found): OfAnotherKind) -> Failure {
     Failure::refused(FailureKind::Corrupt { key: name.key().to_owned(), found: found.to_owned() })
 }
@@ -147,8 +167,8 @@ impl Memory {
 }
 
 /// What a claim says, to be kept until the step is polled.
-struct OwnedClaim {
-    name: LockName,
+pub(super) struct OwnedClaim {
+    pub(super) name: LockName,
     owner: OwnerId,
     target: u32,
     permits: u32,
@@ -157,13 +177,13 @@ struct OwnedClaim {
 }
 
 impl OwnedClaim {
-    fn of(claim: Claim<'_>) -> Self {
+    pub(super) fn of(claim: Claim<'_>) -> Self {
         let Claim { name, owner, target, permits, under, unsure } = claim;
         let (name, owner, under) = (name.clone(), owner.clone(), under.cloned());
         Self { name, owner, target, permits, under, unsure }
     }
 
-    fn as_claim(&self) -> Claim<'_> {
+    pub(super) fn as_claim(&self) -> Claim<'_> {
         let Self { name, owner, target, permits, under, unsure } = self;
         Claim { name, owner, target: *target, permits: *permits, under: under.as_ref(), unsure: *unsure }
     }
@@ -178,7 +198,7 @@ fn at_once<T: Send + 'static>(step: impl FnOnce() -> Result<T, Failure> + Send +
 }
 
 /// There are no replicas here that could acknowledge anything.
-fn unacknowledged<T: Send + 'static>(name: &LockName, wanted: u32) -> Step<T> {
+pub(super) fn unacknowledged<T: Send + 'static>(name: &LockName, wanted: u32) -> Step<T> {
     let kind = FailureKind::NotEnoughReplicas { name: name.to_string(), wanted, reached: 0 };
     Box::pin(std::future::ready(Err(Failure::refused(kind))))
 }
@@ -206,6 +226,16 @@ impl Backend for Memory {
                 store.step(&line.name, |item, now| item.renew(now, &line.claim(), line.lease)).ok()
             };
             Ok(lines.iter().map(renew).collect())
+        })
+    }
+
+    fn keep(&self, claim: Claim<'_>, lease: Lease, care: Care) -> Step<Renewed> {
+        if care.replicas > 0 {
+            return unacknowledged(claim.name, care.replicas);
+        }
+        let (store, claim) = (self.store.clone(), OwnedClaim::of(claim));
+        at_once(move || {
+            store.step_and_tell(&claim.name, |item, now| item.keep(now, &claim.as_claim(), lease))
         })
     }
 
@@ -249,6 +279,50 @@ impl Backend for Memory {
         })
     }
 
+    fn find(&self, search: Search, _: Duration) -> Step<Sightings> {
+        let store = self.store.clone();
+        at_once(move || {
+            let (now, mut items) = (now(), store.items());
+            let wanted = items.iter_mut().filter(|(key, _)| search.wants(key));
+            let held = wanted.filter_map(|(key, item)| {
+                let kind = item.kind(now);
+                let is_held = item.snapshot(now, kind).is_ok_and(|seen| !seen.holders.is_empty());
+                is_held.then(|| (key.to_string(), kind))
+            });
+            // In order, so that a bound cuts off the same ones each time.
+            Ok(Sightings::new(&search, held.collect::<BTreeMap<_, _>>(), true))
+        })
+    }
+
+    fn kind_of(&self, name: &LockName, _: Duration) -> Step<Option<Kind>> {
+        let (store, name) = (self.store.clone(), name.clone());
+        at_once(move || {
+            let now = now();
+            let mut items = store.items();
+            let item = items.get_mut(name.key());
+            Ok(item.and_then(|item| (!item.is_free(now)).then(|| item.kind(now))))
+        })
+    }
+
+    fn introduce(&self, client: ClientId, record: String, lasts: Duration, _: Duration) -> Step<()> {
+        let store = self.store.clone();
+        at_once(move || {
+            let (now, mut introductions) = (clock::now(), store.introductions());
+            introductions.retain(|_, (_, end)| *end > now);
+            introductions.insert(client, (record, now + lasts));
+            Ok(())
+        })
+    }
+
+    fn introductions(&self, clients: &[ClientId], _: Duration) -> Step<Vec<Option<String>>> {
+        let (store, clients) = (self.store.clone(), clients.to_vec());
+        at_once(move || {
+            let (now, introductions) = (clock::now(), store.introductions());
+            let said = |client| introductions.get(client).filter(|(_, end)| *end > now);
+            Ok(clients.iter().map(|client| said(client).map(|(record, _)| record.clone())).collect())
+        })
+    }
+
     fn listen(&self, _: &LockName) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         // Every client hears of every release, and looks at its own waiters.
         Box::pin(std::future::ready(()))
@@ -258,6 +332,12 @@ impl Backend for Memory {
 
     fn examinees(&self) -> Examinees<'_> {
         Box::pin(std::future::ready(Ok(Vec::new())))
+    }
+
+    fn about(&self) -> String {
+        "The store is in the memory of this process: there is no server to look at. Its locks end with it, and exclude nobody in \
+         another process."
+            .to_owned()
     }
 
     fn attach(&self, signals: Weak<dyn Signals>) {

@@ -6,14 +6,18 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use turnlock_core::model::{Acquired, Claim, Deed, Place, Released, Renewed, Snapshot, Wish};
-use turnlock_core::{Doubt, Lease, LockName, Moment, OwnerId};
+use turnlock_core::{ClientId, Doubt, Kind, Lease, LockName, Moment, OwnerId};
 
 use crate::clock;
 use crate::doctor::Examinee;
 use crate::error::{Cause, Error};
+pub(crate) use search::{Search, Sightings};
 
+#[cfg(all(feature = "file", unix))]
+pub(crate) mod file;
 pub(crate) mod memory;
 pub(crate) mod redis;
+mod search;
 
 /// A step on its way. It does nothing until it is polled, and must be run to its end once it was.
 pub(crate) type Step<T> = Pin<Box<dyn Future<Output = Result<Answer<T>, Failure>> + Send>>;
@@ -207,6 +211,11 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
     /// renewed has no outcome.
     fn renew(&self, lines: &[Renewal], care: Care) -> Step<Vec<Option<Renewed>>>;
 
+    /// Sets the lease of a hold to just this, which may be less than is left.
+    ///
+    /// Where too few replicas have acknowledged it, that is a failure, and stands.
+    fn keep(&self, claim: Claim<'_>, lease: Lease, care: Care) -> Step<Renewed>;
+
     /// Says that waiters of fair locks are alive, and where they stand. Outcomes as for `renew`.
     fn attend(&self, waiters: &[Waiter], limit: Duration) -> Step<Vec<Option<Place>>>;
 
@@ -220,6 +229,19 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
 
     fn inspect(&self, name: &LockName, limit: Duration) -> Step<Snapshot>;
 
+    /// Looks for what is held under the names of a search; a bounded search, which waits for each answer for `limit`. Numbers
+    /// without owners are not found.
+    fn find(&self, search: Search, limit: Duration) -> Step<Sightings>;
+
+    /// What stands at the key of this name, whatever the kind in the name. `None` when nothing does that could be a lock.
+    fn kind_of(&self, name: &LockName, limit: Duration) -> Step<Option<Kind>>;
+
+    /// Writes down what a client says of itself, and forgets it after `lasts`. No lock depends on it.
+    fn introduce(&self, client: ClientId, record: String, lasts: Duration, limit: Duration) -> Step<()>;
+
+    /// What these clients say of themselves, in their order; `None` for one that says nothing.
+    fn introductions(&self, clients: &[ClientId], limit: Duration) -> Step<Vec<Option<String>>>;
+
     /// Starts to listen for releases of `name`; ready when a release from then on will be told to [`Signals::freed`].
     /// Gives up silently after a while: a waiter polls anyway.
     fn listen(&self, name: &LockName) -> Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -229,6 +251,9 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
 
     /// The servers that have locks just now, to be examined. None where there are no servers.
     fn examinees(&self) -> Examinees<'_>;
+
+    /// What there is instead of servers, in plain words, where there are none to examine.
+    fn about(&self) -> String;
 
     /// Says whom to tell. Called once, before any step.
     fn attach(&self, signals: Weak<dyn Signals>);

@@ -1,6 +1,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use turnlock_core::{Kind, OwnerId};
+
 use super::bridge::Bridge;
 use super::home::Home;
 use super::latch::Latch;
@@ -12,6 +14,9 @@ use crate::backend::memory::MemoryStore;
 use crate::client::Leftovers;
 use crate::doctor::Report;
 use crate::error::Error;
+use crate::found::Found;
+use crate::identity::Identity;
+use crate::inspection::Inspection;
 
 /// As [`turnlock::Client`](crate::Client), for programs without a runtime.
 #[derive(Clone, Debug)]
@@ -95,6 +100,26 @@ impl Client {
     {
         let (home, inner) = Home::build(connect)?;
         Ok(Self { inner, home })
+    }
+
+    /// As [`turnlock::Client::find`](crate::Client::find).
+    pub fn find(&self, pattern: &str, at_most: usize) -> Result<Found, Error> {
+        self.home.block_on(self.inner.find(pattern, at_most))
+    }
+
+    /// As [`turnlock::Client::look_up`](crate::Client::look_up).
+    pub fn look_up(&self, name: &str) -> Result<Option<Inspection>, Error> {
+        self.home.block_on(self.inner.look_up(name))
+    }
+
+    /// As [`turnlock::Client::identities`](crate::Client::identities).
+    pub fn identities(&self, owners: &[OwnerId]) -> Result<Vec<Option<Identity>>, Error> {
+        self.home.block_on(self.inner.identities(owners))
+    }
+
+    /// As [`turnlock::Client::force_unlock`](crate::Client::force_unlock).
+    pub fn force_unlock(&self, kind: Kind, name: &str, owner: Option<&OwnerId>) -> Result<bool, Error> {
+        self.home.block_on(self.inner.force_unlock(kind, name, owner))
     }
 
     /// As [`turnlock::Client::doctor`](crate::Client::doctor).

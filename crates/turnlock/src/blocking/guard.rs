@@ -1,5 +1,5 @@
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use turnlock_core::{ClientId, LockName, OwnerId};
 
@@ -62,6 +62,16 @@ impl Guard {
     /// As [`turnlock::Guard::unlock`](crate::Guard::unlock).
     pub fn unlock(self) -> Result<(), Error> {
         self.home.block_on(self.inner.unlock())
+    }
+
+    /// As [`turnlock::Guard::keep_for`](crate::Guard::keep_for).
+    pub fn keep_for(self, time: Duration) -> Result<(), Error> {
+        self.home.block_on(self.inner.keep_for(time))
+    }
+
+    /// As [`turnlock::Guard::announce`](crate::Guard::announce).
+    pub fn announce(&self) -> Result<(), Error> {
+        self.home.block_on(self.inner.announce())
     }
 
     /// Leaves the lock held until this thread calls [`Lock::unlock`](super::Lock::unlock), or ends: Java's way, where the

@@ -1,6 +1,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use turnlock_core::OwnerId;
+
 use super::bridge::Bridge;
 use super::guard::Guard;
 use super::interrupt::Interrupt;
@@ -110,6 +112,11 @@ impl Lock {
     /// Takes the lock away from whoever holds it. As [`turnlock::Lock::force_unlock`](crate::Lock::force_unlock).
     pub fn force_unlock(&self) -> Result<bool, Error> {
         self.bridge.block_on(self.inner.force_unlock())
+    }
+
+    /// Takes the lock away from this owner. As [`turnlock::Lock::force_unlock_of`](crate::Lock::force_unlock_of).
+    pub fn force_unlock_of(&self, owner: &OwnerId) -> Result<bool, Error> {
+        self.bridge.block_on(self.inner.force_unlock_of(owner))
     }
 
     /// Who holds the lock. As [`turnlock::Lock::inspect`](crate::Lock::inspect).

@@ -1,5 +1,5 @@
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::home::Home;
 use crate::error::{Error, LostReason};
@@ -41,6 +41,11 @@ impl Permits {
     /// As [`turnlock::Permits::release`](crate::Permits::release).
     pub fn release(self) -> Result<(), Error> {
         self.home.block_on(self.inner.release())
+    }
+
+    /// As [`turnlock::Permits::keep_for`](crate::Permits::keep_for).
+    pub fn keep_for(self, time: Duration) -> Result<(), Error> {
+        self.home.block_on(self.inner.keep_for(time))
     }
 
     /// As [`turnlock::Permits::forget`](crate::Permits::forget).

@@ -44,8 +44,7 @@ pub(crate) async fn examine(shared: &Arc<Shared>, names: Option<&str>) -> Report
         }
     };
     if examinees.is_empty() {
-        let text = "The store is in the memory of this process: there is no server to look at. Its locks end with it, and \
-                    exclude nobody in another process.";
+        let text = shared.backend.about();
         return Report::new(vec![Finding::new(Level::Fine, Topic::Server, text)]);
     }
     let readings = join_all(examinees.iter().cloned().map(Reading::of)).await;

@@ -102,6 +102,7 @@ impl Attempt {
             }
         };
         self.stands = false;
+        self.engine.shared.introduce_if_due(&self.name, sent.at);
         let token = match answer {
             Acquired::Granted => None,
             Acquired::GrantedWith { token } => {

@@ -32,6 +32,8 @@ pub(crate) struct Hold {
     pub(crate) name: LockName,
     /// Used for this hold and never again.
     pub(crate) owner: OwnerId,
+    /// When it was asked for, the time that it was granted.
+    pub(crate) began: Moment,
     /// How many permits it is, where there are permits.
     pub(crate) permits: u32,
     /// Held while a step of this hold is under way: steps of one owner go one after the other.
@@ -46,6 +48,8 @@ pub(crate) struct Hold {
     replicas_reached: AtomicU32,
     state: Mutex<HoldState>,
     ended: Notify,
+    /// The last of the renewals that were under way is over.
+    pub(super) renewed: Notify,
 }
 
 #[derive(Debug)]
@@ -65,6 +69,8 @@ pub(crate) struct HoldState {
     pub(crate) renewal: Option<Lease>,
     /// When the watchdog looks at it next.
     pub(crate) appointment: Option<Appointment>,
+    /// Renewals that are under way.
+    pub(crate) renewals: u32,
     /// A request of this hold that got no answer.
     pub(crate) doubt: Option<Doubt>,
 }
@@ -73,7 +79,7 @@ pub(crate) struct HoldState {
 pub(crate) enum Standing {
     Held,
     Lost(LostReason),
-    /// The last guard is gone: the hold is being given back, or was.
+    /// The last guard is gone: the hold is being given back or left to its lease, or was.
     Ended,
 }
 
@@ -89,12 +95,14 @@ impl Hold {
             renewed_guards: 0,
             renewal: None,
             appointment: None,
+            renewals: 0,
             doubt,
         };
         state.add_guard(term);
         Self {
             name: claim.name.clone(),
             owner: claim.owner.clone(),
+            began: sent,
             permits: claim.permits,
             lane: tokio::sync::Mutex::new(()),
             believed_until: AtomicU64::new(term.lease().local_end(sent).as_micros()),
@@ -103,6 +111,7 @@ impl Hold {
             replicas_reached: AtomicU32::new(0),
             state: Mutex::new(state),
             ended: Notify::new(),
+            renewed: Notify::new(),
         }
     }
 

@@ -6,14 +6,18 @@ mod attempt;
 mod attendance;
 mod errand;
 mod farewells;
+mod force;
 mod hold;
+mod introduction;
 mod on_runtime;
 mod permits;
 mod question;
 mod read_under;
 mod reenter;
 mod release;
+mod renewal_under_way;
 mod rooms;
+mod stay;
 mod tokens;
 mod troubles;
 mod until_zero;
@@ -33,6 +37,7 @@ use attendance::Attendance;
 pub(crate) use errand::{Errand, Errands};
 use farewells::Farewells;
 pub(crate) use hold::{Hold, Term};
+use introduction::Introduction;
 use on_runtime::OnRuntime;
 pub(crate) use permits::{acquire_permits, checked_number};
 pub(crate) use question::{Resend, describe};
@@ -64,6 +69,7 @@ pub(crate) struct Shared {
     attendance: Arc<Attendance>,
     farewells: Farewells,
     tokens: Tokens,
+    introduction: Introduction,
     pub(crate) errands: Errands,
     /// Questions of groups that were not answered in time, and are not yet.
     pub(crate) owed: Arc<AtomicUsize>,
@@ -79,17 +85,18 @@ pub(crate) struct Shared {
 
 impl Engine {
     /// Starts the engine. Must be called on the runtime that it is to live on.
-    pub(crate) fn start(backend: Arc<dyn Backend>, settings: Settings) -> Arc<Self> {
+    pub(crate) fn start(backend: Arc<dyn Backend>, client: ClientId, settings: Settings) -> Arc<Self> {
         let (errands, runner) = Errands::new();
         let shared = Arc::new_cyclic(|this| Shared {
             rooms: Arc::new(Rooms::new(Arc::clone(&backend))),
             backend,
-            client: ClientId::from_random(uuid::Uuid::new_v4().into_bytes()),
+            client,
             watchdog: Watchdog::new(settings.watchdog.renewal_period()),
             attendance: Arc::default(),
             farewells: Farewells::default(),
             this: Weak::clone(this),
             tokens: Tokens::default(),
+            introduction: Introduction::new(client, settings.label.as_deref()),
             errands,
             owed: Arc::default(),
             runtime: Handle::current(),
@@ -168,6 +175,7 @@ impl Signals for Shared {
     }
 
     fn server_changed(&self) {
+        self.introduction.is_due_again();
         if let Some(shared) = self.this.upgrade() {
             shared.repeat_farewells();
         }

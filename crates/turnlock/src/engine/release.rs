@@ -200,13 +200,13 @@ impl Shared {
     }
 
     /// How long to wait for the answer to a release: as for any step, less when the lease is nearly over.
-    fn release_limit(&self, hold: &Hold) -> Duration {
+    pub(super) fn release_limit(&self, hold: &Hold) -> Duration {
         let rest = hold.may_last_until().since(clock::now());
         self.settings.usual_patience().min(rest.max(Duration::from_millis(100)))
     }
 
     /// After the end of a hold: if a request of it is still unaccounted for, sees to it that it finds nobody.
-    fn sweep_after(self: &Arc<Self>, hold: &Hold) {
+    pub(super) fn sweep_after(self: &Arc<Self>, hold: &Hold) {
         let doubt = hold.state().doubt.take();
         // The store may have forgotten how permits without owners were taken: an undo would call off what is held.
         let is_known = |doubt: &Doubt| hold.name.kind().is_leased() || !doubt.is_moot(clock::now());
@@ -217,7 +217,7 @@ impl Shared {
 
     /// After the end of a hold that was lost: where the store itself said so, nothing is left there but what is in doubt.
     /// Where only the lease ran out here, the hold may still stand there.
-    fn sweep_lost(self: &Arc<Self>, hold: &Hold, reason: LostReason) {
+    pub(super) fn sweep_lost(self: &Arc<Self>, hold: &Hold, reason: LostReason) {
         if reason == LostReason::Expired {
             let end = hold.may_last_until();
             let mut state = hold.state();
@@ -282,6 +282,10 @@ impl Shared {
         if hold.state().remove_guard(term) {
             self.watchdog.forget(hold);
             self.rooms.vacate(hold);
+            // The permits are nobody's now, and must not come back because we end.
+            if hold.name.kind() == Kind::Semaphore && hold.state().doubt.is_none() {
+                self.forget(&hold.name, &hold.owner);
+            }
         }
     }
 

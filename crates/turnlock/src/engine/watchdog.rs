@@ -11,6 +11,7 @@ use turnlock_core::{Lease, Moment};
 
 use super::Shared;
 use super::hold::{Hold, Standing};
+use super::renewal_under_way::RenewalUnderWay;
 use crate::backend::{Answer, Care, Renewal};
 use crate::clock;
 use crate::error::LostReason;
@@ -107,6 +108,9 @@ impl Watchdog {
     }
 }
 
+/// What to say of a hold, and the hold.
+type Line = (Renewal, RenewalUnderWay);
+
 /// The watchdog's task. Ends with the engine.
 pub(super) async fn run(engine: Weak<Shared>) {
     let mut batches = FuturesUnordered::new();
@@ -121,7 +125,9 @@ pub(super) async fn run(engine: Weak<Shared>) {
             }
             // Until an answer comes, the only thing left to watch for is the end.
             shared.watchdog.plan(&hold, Moment::NEVER);
-            if hold.name.kind().is_leased() {
+            if hold.name.kind().is_leased()
+                && let Some(hold) = RenewalUnderWay::begin(hold)
+            {
                 lines.push((line(&shared, &hold, now), hold));
             }
         }
@@ -129,7 +135,7 @@ pub(super) async fn run(engine: Weak<Shared>) {
         lines.sort_by_key(manner);
         while let Some(first) = lines.first().map(manner) {
             let mut size = 0;
-            let fits = |line: &&(Renewal, Arc<Hold>)| {
+            let fits = |line: &&Line| {
                 let permits = line.0.permits as usize;
                 size += permits;
                 manner(line) == first && size <= BATCH.max(permits)
@@ -150,7 +156,7 @@ pub(super) async fn run(engine: Weak<Shared>) {
 
 /// What the lines of one request have in common: the way to renew, and how many replicas must acknowledge it. A look
 /// changes nothing, so there is nothing to acknowledge.
-fn manner((line, hold): &(Renewal, Arc<Hold>)) -> (u8, u32) {
+fn manner((line, hold): &Line) -> (u8, u32) {
     let replicas = if line.lease.is_some() { hold.replicas_wanted() } else { 0 };
     (line.name.kind().renewed_as() as u8, replicas)
 }
@@ -166,7 +172,7 @@ fn line(shared: &Shared, hold: &Hold, now: Moment) -> Renewal {
 }
 
 /// Renews, or looks at, a batch of holds.
-async fn renew(shared: Arc<Shared>, lines: Vec<(Renewal, Arc<Hold>)>) {
+async fn renew(shared: Arc<Shared>, lines: Vec<Line>) {
     let (_, wanted) = lines.first().map(manner).unwrap_or_default();
     let (renewals, holds): (Vec<_>, Vec<_>) = lines.into_iter().unzip();
     let shortest = renewals.iter().filter_map(|line| line.lease).min().unwrap_or(shared.settings.watchdog);
@@ -183,6 +189,9 @@ async fn renew(shared: Arc<Shared>, lines: Vec<(Renewal, Arc<Hold>)>) {
                         holds,
                         "renewal reached too few replicas: it is tried again until the leases end"
                     );
+                }
+                if let Some(Renewal { name, .. }) = renewals.first() {
+                    shared.introduce_if_due(name, sent.at);
                 }
                 (value, sent.at, replicas)
             }

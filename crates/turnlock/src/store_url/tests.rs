@@ -11,7 +11,10 @@ fn target(url: &str) -> Result<Target, Error> {
     let StoreUrl { store, settings } = StoreUrl::parse(url)?;
     match store {
         Store::Redis { servers, by_tls } => settings.target(servers, by_tls, LIMIT),
-        Store::Memory { .. } => settings.check_for_memory().map(|()| panic!("{url} is a store in memory")),
+        Store::File { path } => panic!("{url} is the file {}", path.display()),
+        Store::Memory { .. } => {
+            settings.check_for_embedded("a store in memory").map(|()| panic!("{url} is a store in memory"))
+        }
     }
 }
 
@@ -104,7 +107,7 @@ fn parameters_are_read() {
     assert_eq!(settings.messages, Some(ClusterMessages::Plain));
     let settings = StoreUrl::parse("memory://?response_timeout=5s").expect("a URL").settings;
     assert_eq!(settings.response_timeout, Some(Duration::from_secs(5)));
-    assert!(settings.check_for_memory().is_ok());
+    assert!(settings.check_for_embedded("a store in memory").is_ok());
 }
 
 /// URLs that cannot be, and the setting that says so.

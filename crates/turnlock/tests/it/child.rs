@@ -8,7 +8,7 @@ use turnlock_testkit::{eventually, within};
 
 use crate::fail_over;
 use crate::interop::take_turns;
-use crate::rig::{Rig, ms};
+use crate::rig::{Kind, KindClient, NO_POLL, Rig, ms};
 use crate::{Case, cases, secrets};
 
 pub(crate) const CASES: &[Case] = cases![
@@ -30,6 +30,10 @@ pub(crate) fn main() {
     match way.split(',').collect::<Vec<_>>()[..] {
         ["secrets"] => return secrets::tell_everything(),
         ["queue", name] => return wait_in_queue(name, url),
+        ["count", name, counter, turns] => {
+            return count(name, counter, turns.parse().expect("a number"), url);
+        }
+        ["obey", kind, name] => return obey(kind, name, url),
         ["turns", name, counter, replicas] => {
             return fail_over::work(name, counter, replicas.parse().expect("a number"), url);
         }
@@ -83,6 +87,55 @@ async fn hold_on(way: &str, url: &str) {
     }
     let _permits = client.permit_semaphore("child").acquire(2).await.expect("free");
     std::future::pending::<()>().await;
+}
+
+/// Adds one to the number in a file, under a lock, so many times.
+fn count(name: &str, counter: &str, turns: usize, url: &str) {
+    let client = blocking::Client::connect(url).expect("a store");
+    let lock = client.lock(name);
+    for _ in 0..turns {
+        let guard = lock.lock().expect("a turn");
+        let number: usize = std::fs::read_to_string(counter).expect("a file").parse().expect("a number");
+        std::thread::yield_now();
+        std::fs::write(counter, (number + 1).to_string()).expect("written");
+        guard.unlock().expect("held");
+    }
+}
+
+/// Has a lock, or waits for it, and obeys: says `waits`, then `holds`, and gives the lock back when a line comes.
+fn obey(kind: &str, name: &str, url: &str) {
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    runtime.block_on(async {
+        let client = Client::builder().poll(NO_POLL).connect(url).await.expect("a store");
+        println!("waits");
+        if let Some(permits) = kind.strip_prefix("permits") {
+            let semaphore = client.permit_semaphore(name);
+            let permits = semaphore.acquire(permits.parse().expect("a number")).await.expect("a turn");
+            println!("holds");
+            until_a_line().await;
+            return permits.release().await.expect("held");
+        }
+        if let Some(permits) = kind.strip_prefix("semaphore") {
+            let semaphore = client.semaphore(name);
+            let permits = semaphore.acquire(permits.parse().expect("a number")).await.expect("a turn");
+            println!("holds");
+            until_a_line().await;
+            return permits.release().await.expect("held");
+        }
+        let kind =
+            Kind::ALL.into_iter().chain([Kind::Read]).find(|known| known.name() == kind).expect("a kind");
+        let guard = KindClient::new(client, kind).lock(name).lock().await.expect("a turn");
+        println!("holds");
+        until_a_line().await;
+        guard.unlock().await.expect("held");
+    });
+}
+
+async fn until_a_line() {
+    let mut line = String::new();
+    tokio::io::AsyncBufReadExt::read_line(&mut tokio::io::BufReader::new(tokio::io::stdin()), &mut line)
+        .await
+        .expect("a line, or the end");
 }
 
 /// Stands in the queue of a fair lock, until somebody ends this program.

@@ -12,6 +12,9 @@ mod doctor;
 mod fail_over;
 mod family;
 mod faults;
+mod file_faults;
+mod file_store;
+mod find;
 mod ground;
 mod interop;
 mod network_faults;
@@ -21,25 +24,26 @@ mod rig;
 mod secrets;
 mod server_clock;
 mod set_up;
-mod standstill;
 mod store;
 mod tls;
 mod told;
+mod who;
 mod wire;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use libtest_mimic::{Arguments, Trial};
 use rig::{Kind, Rig};
 use store::Store;
-use turnlock_testkit::RedisServer;
+use turnlock_testkit::{RedisServer, standstill};
 
 /// How long one case may take, with its wait for others that keep processors busy: a hang is a failure, not a wait.
 const LIMIT: Duration = Duration::from_secs(300);
 
 /// What the cases for every store run on.
-const STORES: [Store; 7] = [
+const STORES: [Store; 8] = [
     Store::Memory,
+    Store::File,
     Store::Redis,
     // A new store is one line here.
     Store::Replica,
@@ -75,6 +79,12 @@ fn main() {
         for (kind, cases) in family::CASES {
             trials.extend(cases.iter().map(|case| trial(store, *kind, *case, missing.clone())));
         }
+        for case in find::CASES.concat() {
+            trials.push(trial_about("find", store, Kind::Lock, case, missing.clone()));
+        }
+        for case in who::CASES {
+            trials.push(trial_about("who", store, Kind::Lock, *case, missing.clone()));
+        }
         for kind in Kind::MUTEXES {
             trials.extend(family::mutex_cases(kind).map(|case| trial(store, kind, case, missing.clone())));
         }
@@ -87,8 +97,14 @@ fn main() {
             trials.push(trial(Store::Redis, kind, case, Store::Redis.missing()));
         }
     }
+    trials.extend(file_faults::CASES.iter().map(|case| trial(Store::File, Kind::Lock, *case, None)));
     trials.extend(replicas::trials());
     let missing = Store::Redis.missing();
+    for (about, cases) in [("find", find::REDIS_CASES), ("who", who::REDIS_CASES)] {
+        for case in cases {
+            trials.push(trial_about(about, Store::Redis, Kind::Lock, *case, missing.clone()));
+        }
+    }
     for case in
         [wire::CASES, faults::CASES, network_faults::CASES, child::CASES, told::CASES, red_lock::CASES]
             .concat()
@@ -117,8 +133,13 @@ fn main() {
 }
 
 /// A case on a store, or why it cannot be.
-fn trial(store: Store, kind: Kind, (name, case): Case, missing: Option<String>) -> Trial {
-    let title = format!("{}::{}::{name}", store.name(), kind.name());
+fn trial(store: Store, kind: Kind, case: Case, missing: Option<String>) -> Trial {
+    trial_about(kind.name(), store, kind, case, missing)
+}
+
+/// The same for a case that is about something else than its kind.
+fn trial_about(about: &str, store: Store, kind: Kind, (name, case): Case, missing: Option<String>) -> Trial {
+    let title = format!("{}::{about}::{name}", store.name());
     trial_of(&title, missing, move || async move { case(Rig::new(store, kind).await).await })
 }
 
@@ -128,55 +149,8 @@ where
     C: Fn() -> F + Send + 'static,
     F: Future<Output = ()> + Send + 'static,
 {
-    trial_within(title, missing, LIMIT, case)
-}
-
-/// The same with another limit.
-pub(crate) fn trial_within<C, F>(title: &str, missing: Option<String>, limit: Duration, case: C) -> Trial
-where
-    C: Fn() -> F + Send + 'static,
-    F: Future<Output = ()> + Send + 'static,
-{
-    let ignored = missing.is_some() && std::env::var_os("CI").is_none();
-    let title = missing.as_ref().map_or(title.to_owned(), |reason| format!("{title} ({reason})"));
-    let name = title.clone();
-    let run = move || {
-        if let Some(reason) = missing {
-            return Err(reason.into());
-        }
-        let mut start = Instant::now();
-        let mut outcome = run_once(&case, limit);
-        for _ in 0..RUNS_AGAIN {
-            let Some(stood_still) = standstill::longest_since(start).filter(|_| outcome.is_err()) else {
-                break;
-            };
-            println!("the machine stood still for {stood_still:?}: {name} is run again");
-            start = Instant::now();
-            outcome = run_once(&case, limit);
-        }
-        outcome.map_err(Into::into)
-    };
-    Trial::test(title, run).with_ignored_flag(ignored)
+    turnlock_testkit::trial(title, missing, LIMIT, case)
 }
 
 /// How many cases run at a time, unless the command line says so.
-const CASES_A_CORE: usize = 3;
-
-/// How often a case is run again that failed while the machine stood still.
-const RUNS_AGAIN: usize = 2;
-
-fn run_once<F: Future<Output = ()> + Send + 'static>(
-    case: &impl Fn() -> F,
-    limit: Duration,
-) -> Result<(), String> {
-    let mut builder = tokio::runtime::Builder::new_multi_thread();
-    let runtime = builder.worker_threads(2).enable_all().build().map_err(|error| error.to_string())?;
-    // A task of its own, so that it runs on a worker as users' code does.
-    let outcome = runtime.block_on(async { tokio::time::timeout(limit, tokio::spawn(case())).await });
-    runtime.shutdown_timeout(Duration::from_secs(1));
-    match outcome {
-        Err(_) => Err(format!("not done within {limit:?}")),
-        Ok(Err(panic)) => Err(panic.to_string()),
-        Ok(Ok(())) => Ok(()),
-    }
-}
+const CASES_A_CORE: usize = 4;

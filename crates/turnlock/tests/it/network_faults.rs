@@ -13,6 +13,7 @@ pub(crate) const CASES: &[Case] = cases![
     a_lost_answer_to_an_acquire_counts_once,
     a_lost_answer_to_a_reentry_counts_once,
     a_lost_answer_to_a_release_is_a_release,
+    a_lost_answer_to_a_keeping_makes_it_no_longer,
     a_request_that_arrives_after_its_client_gave_up_is_swept,
     a_resent_acquire_whose_first_send_arrives_late_is_swept,
     a_killed_message_connection_costs_a_second,
@@ -22,6 +23,7 @@ pub(crate) const CASES: &[Case] = cases![
     a_broken_connection_is_replaced,
     a_guard_dropped_during_an_outage_is_released_after_it,
     an_unlock_cancelled_during_a_long_outage_is_finished_after_it,
+    a_keeping_during_a_long_outage_is_finished_after_it,
     guards_that_unlock_together_agree_about_a_lost_answer,
     a_slow_line_works,
     a_release_between_refusal_and_subscription_is_seen,
@@ -35,6 +37,7 @@ pub(crate) fn kind_cases(kind: Kind) -> impl Iterator<Item = Case> {
         a_lost_answer_to_an_acquire_counts_once,
         a_lost_answer_to_a_reentry_counts_once,
         a_lost_answer_to_a_release_is_a_release,
+        a_lost_answer_to_a_keeping_makes_it_no_longer,
         a_request_that_arrives_after_its_client_gave_up_is_swept,
         a_resent_acquire_whose_first_send_arrives_late_is_swept,
         a_half_open_connection_is_told_before_the_server_lets_go,
@@ -106,6 +109,50 @@ async fn a_lost_answer_to_a_release_is_a_release(rig: Rig) {
         proxy.fired().await;
         assert_eq!(count(&rig, &name).await, Vec::<u64>::new());
     }
+}
+
+async fn a_lost_answer_to_a_keeping_makes_it_no_longer(rig: Rig) {
+    let (proxy, client) = proxied(&rig, Client::builder().poll(NO_POLL).response_timeout(ms(700))).await;
+    for time in [ms(60_000), ms(2_000)] {
+        let name = rig.name();
+        let guard = client.lock(&name).lock().await.expect("free");
+        proxy.swallow_replies_to(name.as_bytes());
+        let begun = Instant::now();
+        guard.keep_for(time).await.expect("asked again");
+        proxy.fired().await;
+        assert_eq!(count(&rig, &name).await, [1]);
+        let ttl: i64 = rig.plain().await.pttl(&name).await.expect("an answer");
+        let end = begun.elapsed() + ms(u64::try_from(ttl).expect("an end"));
+        assert!(end + ms(5) >= time && end < time + ms(300), "it ends after {end:?} and not {time:?}");
+    }
+}
+
+async fn a_keeping_during_a_long_outage_is_finished_after_it(rig: Rig) {
+    let builder =
+        Client::builder().poll(NO_POLL).response_timeout(ms(100)).retry_for(ms(200)).connect_timeout(ms(200));
+    let (proxy, client) = proxied(&rig, builder).await;
+    let [long, short] = ["long", "short"].map(|name| client.lock(name));
+    let (long, short) = (long.lock().await.expect("free"), short.lock().await.expect("free"));
+    proxy.black_hole();
+    let begun = Instant::now();
+    let outcomes = tokio::join!(long.keep_for(ms(60_000)), short.keep_for(ms(600)));
+    assert!(matches!(outcomes, (Err(Error::InDoubt { .. }), Err(Error::InDoubt { .. }))), "{outcomes:?}");
+    // The time that the short one was to be kept is over, and the store does not know.
+    tokio::time::sleep(ms(900)).await;
+    assert_eq!(count(&rig, "short").await, [1]);
+    proxy.pass();
+    eventually("it is free then", ms(3_000), async || count(&rig, "short").await.is_empty()).await;
+    let mut plain = rig.plain().await;
+    eventually("the other is kept", ms(3_000), async || {
+        let ttl: i64 = plain.clone().pttl("long").await.expect("an answer");
+        ttl > 31_000
+    })
+    .await;
+    let ttl: i64 = plain.pttl("long").await.expect("an answer");
+    let end = begun.elapsed() + ms(u64::try_from(ttl).expect("an end"));
+    assert!(end < ms(60_300), "it ends after {end:?}");
+    let left = client.shutdown(ms(2_000)).await;
+    assert!(left.is_clean(), "{left:?}");
 }
 
 async fn a_request_that_arrives_after_its_client_gave_up_is_swept(rig: Rig) {

@@ -9,6 +9,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use turnlock::{Builder, Client, Guard, Lock, blocking};
 use turnlock_testkit::{RedisServer, eventually};
 
+use crate::file_store::FileStore;
 use crate::ground::Ground;
 use crate::set_up::SetUp;
 use crate::store::Store;
@@ -197,14 +198,19 @@ impl Rig {
     }
 
     /// How often a case does again what goes wrong once in a thousand times. Where other cases use the same servers it is a
-    /// tenth: what is new there is the way to the store, and not the order of steps.
+    /// tenth: what is new there is the way to the store, and not the order of steps. On a file, whose steps are those of the
+    /// store in memory, it is a third.
     ///
     /// Such a case keeps a processor busy, so from here to its end it is one of two.
     pub(crate) async fn times(&self, all: usize) -> usize {
         static BUSY: Semaphore = Semaphore::const_new(2);
         let turn = BUSY.acquire().await.expect("never closed");
         assert!(self.turn.set(turn).is_ok(), "a case asks once");
-        if matches!(self.ground, Ground::Shared(_)) { all / 10 } else { all }
+        match self.ground {
+            Ground::Shared(_) => all / 10,
+            Ground::File(_) => all / 3,
+            Ground::Memory(_) | Ground::Own(_) => all,
+        }
     }
 
     /// Loses all data of this case, without telling anybody.
@@ -214,14 +220,19 @@ impl Rig {
 
     /// Ends a hold so that nobody hears of it.
     pub(crate) async fn release_unheard(&self, guard: Guard) {
-        if let Ground::Memory(store) = &self.ground {
-            store.lose_signals(true);
-            guard.unlock().await.expect("held");
-            store.lose_signals(false);
-        } else {
-            let _: () = self.plain_at(guard.name()).await.del(guard.name()).await.expect("deleted");
-            assert!(guard.unlock().await.is_err());
+        match &self.ground {
+            Ground::Memory(store) => {
+                store.lose_signals(true);
+                guard.unlock().await.expect("held");
+                store.lose_signals(false);
+                return;
+            }
+            Ground::File(store) => store.lose(guard.name()),
+            _ => {
+                let _: () = self.plain_at(guard.name()).await.del(guard.name()).await.expect("deleted");
+            }
         }
+        assert!(guard.unlock().await.is_err());
     }
 
     /// A client of whose releases nobody hears.
@@ -235,6 +246,11 @@ impl Rig {
         matches!(self.ground, Ground::Memory(_))
     }
 
+    /// Whether there is no server.
+    pub(crate) fn is_embedded(&self) -> bool {
+        matches!(self.ground, Ground::Memory(_) | Ground::File(_))
+    }
+
     /// Whether keys are spread over servers by their slots.
     pub(crate) fn is_cluster(&self) -> bool {
         matches!(&self.ground, Ground::Shared(set_up) if matches!(**set_up, SetUp::Cluster(_)))
@@ -245,6 +261,14 @@ impl Rig {
         match &self.ground {
             Ground::Own(server) => server,
             _ => panic!("this case is for a server of its own"),
+        }
+    }
+
+    /// The file of this case alone.
+    pub(crate) fn file(&self) -> &FileStore {
+        match &self.ground {
+            Ground::File(store) => store,
+            _ => panic!("this case is for a file of its own"),
         }
     }
 
@@ -264,6 +288,13 @@ impl Rig {
     pub(crate) async fn plain_at(&self, key: &str) -> MultiplexedConnection {
         self.ground.owner_of(key).await.client().await
     }
+}
+
+/// All keys of a server, without those in which clients say who they are.
+pub(crate) async fn keys_of_locks(plain: &mut MultiplexedConnection) -> Vec<String> {
+    let mut keys: Vec<String> = plain.keys("*").await.expect("keys");
+    keys.retain(|key| !key.starts_with("turnlock_client:"));
+    keys
 }
 
 pub(crate) fn ms(millis: u64) -> Duration {

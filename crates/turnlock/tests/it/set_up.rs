@@ -23,7 +23,7 @@ impl SetUp {
     /// A server with a user who has the rights for all primitives, on names as a rig gives them, and no others.
     pub(crate) async fn with_least_rights() -> Self {
         let server = RedisServer::start().await;
-        let rule = AclRule::new(&Primitive::ALL, Rig::NAMES).for_user(Self::USER);
+        let rule = AclRule::new(&Primitive::ALL, Rig::NAMES).with_finding().for_user(Self::USER);
         // A name with a brace in it is used as it is, and one in braces begins with one.
         let rule = rule.and_names(&format!("{}{{*", Rig::NAMES)).and_names(&format!("{{{}", Rig::NAMES));
         let words = rule.to_string().replace(">PASSWORD", &format!(">{PASSWORD}"));

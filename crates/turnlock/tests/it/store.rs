@@ -6,6 +6,7 @@ use std::time::Duration;
 use turnlock::MemoryStore;
 use turnlock_testkit::{ClusterSet, RedisServer, ReplicaSet, SentinelSet, Shared, TlsServer};
 
+use crate::file_store::FileStore;
 use crate::ground::Ground;
 use crate::set_up::SetUp;
 
@@ -13,6 +14,8 @@ use crate::set_up::SetUp;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Store {
     Memory,
+    /// A file for each case.
+    File,
     /// A server for each case.
     Redis,
     /// A master with two replicas, for all cases. So are those below.
@@ -35,6 +38,7 @@ impl Store {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Memory => "memory",
+            Self::File => "file",
             Self::Redis => "redis",
             Self::Replica => "replica",
             Self::Sentinel => "sentinel",
@@ -49,7 +53,7 @@ impl Store {
         static SERVER: OnceLock<Option<String>> = OnceLock::new();
         static TLS: OnceLock<Option<String>> = OnceLock::new();
         match self {
-            Self::Memory => None,
+            Self::Memory | Self::File => None,
             Self::Tls => TLS.get_or_init(TlsServer::missing).clone(),
             _ => SERVER.get_or_init(RedisServer::missing).clone(),
         }
@@ -60,6 +64,7 @@ impl Store {
         match self.place() {
             Some(place) => Ground::Shared(place.get(async || self.start().await).await),
             None if self == Self::Memory => Ground::Memory(MemoryStore::new()),
+            None if self == Self::File => Ground::File(FileStore::new()),
             None => Ground::Own(Box::new(RedisServer::start().await)),
         }
     }
@@ -90,7 +95,7 @@ impl Store {
             }
             Self::Tls => SetUp::Tls(TlsServer::start().await),
             Self::Acl => SetUp::with_least_rights().await,
-            Self::Memory | Self::Redis => unreachable!("each case has its own"),
+            Self::Memory | Self::File | Self::Redis => unreachable!("each case has its own"),
         }
     }
 }

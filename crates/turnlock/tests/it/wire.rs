@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use redis::AsyncCommands;
-use turnlock::{Client, Lock};
+use turnlock::{Builder, Client, Lock};
 use turnlock_testkit::{Calls, eventually, within};
 
-use crate::rig::{NO_POLL, PROMPT, Rig, ms, until_waiting};
+use crate::rig::{KindClient, NO_POLL, PROMPT, Rig, keys_of_locks, ms, until_waiting};
 use crate::{Case, cases};
 
 pub(crate) const CASES: &[Case] = cases![
@@ -41,7 +41,7 @@ async fn a_held_lock_looks_as_redissons_does(rig: Rig) {
     let ttl: u64 = plain.pttl("fixed").await.unwrap();
     assert!((4_000..=5_000).contains(&ttl), "{ttl}");
     assert_ne!(fixed.owner_id(), guard.owner_id());
-    let keys: Vec<String> = plain.keys("*").await.unwrap();
+    let keys = keys_of_locks(&mut plain).await;
     assert_eq!(keys.len(), 2, "nothing but the two locks: {keys:?}");
 }
 
@@ -105,8 +105,18 @@ fn sent(calls: &Calls) -> u64 {
     calls.of("evalsha") + calls.of("eval") + calls.of("subscribe") + calls.of("unsubscribe")
 }
 
+/// A client that has said who it is, which it does once and after its first lock.
+async fn known_client(rig: &Rig, builder: Builder) -> KindClient {
+    let client = rig.client_with(builder.poll(NO_POLL)).await;
+    client.lock("first").lock().await.expect("free").unlock().await.expect("held");
+    let key = format!("turnlock_client:{}", client.id());
+    let has_said = async || rig.plain().await.exists(&key).await.expect("an answer");
+    eventually("it has said so", ms(5_000), has_said).await;
+    client
+}
+
 async fn a_pair_costs_two_calls(rig: Rig) {
-    let client = rig.client().await;
+    let client = known_client(&rig, Client::builder()).await;
     let before = rig.server().calls().await;
     for pair in 0..100 {
         let guard = client.lock(&format!("pair:{}", pair % 7)).lock().await.expect("free");
@@ -243,7 +253,7 @@ async fn a_subscription_outlives_its_last_waiter_for_a_moment(rig: Rig) {
 }
 
 async fn a_released_lock_is_not_renewed(rig: Rig) {
-    let client = rig.client_with(Client::builder().watchdog(ms(150)).poll(NO_POLL)).await;
+    let client = known_client(&rig, Client::builder().watchdog(ms(150))).await;
     for _ in 0..10 {
         client.lock("short").lock().await.expect("free").unlock().await.expect("held");
     }
@@ -278,6 +288,6 @@ async fn a_dropped_client_leaves_no_connection(rig: Rig) {
             tokio::time::sleep(ms(10)).await;
         }
     }
-    let keys: Vec<String> = plain.keys("*").await.expect("keys");
+    let keys = keys_of_locks(&mut plain).await;
     assert!(keys.is_empty(), "{keys:?}");
 }

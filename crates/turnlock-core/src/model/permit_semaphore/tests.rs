@@ -125,3 +125,19 @@ fn the_total_counts_what_is_taken() {
     }
     assert_eq!(state.perform(at(100), Deed::Delete, &six), (0, Wake::Nobody));
 }
+
+#[test]
+fn what_is_kept_ends_when_its_owner_said() {
+    let mut state = with_permits(3);
+    let keep = |state: &mut PermitSemaphoreState, now, permits, millis| {
+        with_claim(A, permits, |claim| state.keep(at(now), claim, lease(millis)))
+    };
+    assert_eq!(keep(&mut state, 0, 2, 50), (Renewed::NotHeld, Wake::Nobody), "takes nothing");
+    acquire(&mut state, 0, A, 2, 100);
+    assert_eq!(keep(&mut state, 0, 3, 50), (Renewed::NotHeld, Wake::Nobody), "all or none");
+    assert_eq!(keep(&mut state, 0, 2, 200), (Renewed::Renewed, Wake::Nobody));
+    assert_eq!(free(&mut state, 199), Some(1));
+    assert_eq!(keep(&mut state, 100, 2, 50), (Renewed::Renewed, Wake::Listeners), "sooner than was told");
+    assert_eq!((free(&mut state, 149), free(&mut state, 150)), (Some(1), Some(3)));
+    assert_eq!(keep(&mut state, 150, 2, 50), (Renewed::NotHeld, Wake::Nobody), "revives nothing");
+}

@@ -50,6 +50,11 @@ impl Scene {
         self.lock.renew(self.now(), &Claim::new(&name, &owner, 1), lease)
     }
 
+    fn keep(&mut self, side: Kind, owner: &str, lease: u64) -> (Renewed, Wake) {
+        let (name, owner) = (name(side), OwnerId::from_wire(owner));
+        self.lock.keep(self.now(), &Claim::new(&name, &owner, 1), Lease::new(ms(lease)).expect("valid"))
+    }
+
     /// The holders as one text, and how long the whole lasts.
     fn picture(&mut self) -> (String, Option<Duration>) {
         let snapshot = self.lock.snapshot(self.now());
@@ -172,4 +177,28 @@ fn force_frees_only_the_side_that_is_held() {
         assert_eq!(scene.lock.force_unlock(scene.now(), held), (false, Wake::Nobody));
         assert_eq!(scene.picture(), (String::new(), None));
     }
+}
+
+#[test]
+fn what_is_kept_ends_when_its_owner_said() {
+    let mut scene = Scene::default();
+    scene.take(READ, "a", 1, 300);
+    scene.take(READ, "b", 1, 100);
+    assert_eq!(scene.keep(READ, "c", 50), (Renewed::NotHeld, Wake::Nobody));
+    assert_eq!(scene.keep(WRITE, "a", 50), (Renewed::NotHeld, Wake::Nobody), "it reads");
+    assert_eq!(scene.keep(READ, "a", 50), (Renewed::Renewed, Wake::Listeners));
+    assert_eq!(scene.picture(), ("a reads 1 for 50, b reads 1 for 100".to_owned(), Some(ms(100))));
+    assert_eq!(scene.keep(READ, "a", 70), (Renewed::Renewed, Wake::Nobody), "another reads longer");
+    assert_eq!(scene.keep(READ, "a", 200), (Renewed::Renewed, Wake::Nobody));
+    assert_eq!(scene.picture(), ("a reads 1 for 200, b reads 1 for 100".to_owned(), Some(ms(200))));
+    assert_eq!(scene.at(200).keep(READ, "a", 50), (Renewed::NotHeld, Wake::Nobody), "revives nothing");
+
+    scene.take(WRITE, "w", 1, 300);
+    scene.take_under(READ, "r", Some("w"), 1, 100);
+    assert_eq!(scene.keep(READ, "r", 50), (Renewed::Renewed, Wake::Nobody), "the writer's lease stays");
+    assert_eq!(scene.picture(), ("r reads 1 for 50, w writes 1".to_owned(), Some(ms(300))));
+    assert_eq!(scene.keep(WRITE, "w", 20), (Renewed::Renewed, Wake::Listeners));
+    assert_eq!(scene.picture().1, Some(ms(50)), "not before the one who reads under it");
+    assert_eq!(scene.keep(WRITE, "w", 400), (Renewed::Renewed, Wake::Nobody));
+    assert_eq!(scene.picture().1, Some(ms(400)));
 }

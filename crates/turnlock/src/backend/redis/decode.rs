@@ -55,6 +55,19 @@ pub(super) fn is_any_renewed(value: &Value) -> bool {
     matches!(value, Value::Array(lines) if lines.contains(&Value::Int(1)))
 }
 
+pub(super) fn kept(value: Value) -> Result<Renewed, Value> {
+    match value {
+        Value::Int(1) => Ok(Renewed::Renewed),
+        Value::Int(0) => Ok(Renewed::NotHeld),
+        other => Err(other),
+    }
+}
+
+/// Whether something was kept, and so written.
+pub(super) fn is_kept(value: &Value) -> bool {
+    *value == Value::Int(1)
+}
+
 pub(super) fn places(value: Value) -> Result<Vec<Option<Place>>, Value> {
     lines(value, |line| match line {
         2 => Some(Place::ItsTurn),
@@ -109,7 +122,7 @@ fn holder(fields: &[Value]) -> Result<HolderPicture, String> {
     };
     let ttl = parsed(&fields[3], "the rest of a lease")?.and_then(millis);
     match text(&fields[1]).parse() {
-        Ok(count) => Ok(HolderPicture { owner, count, role, ttl }),
+        Ok(count) => Ok(HolderPicture { owner, count, role, ttl, since: None }),
         Err(_) => Err(format!("a hash whose field {:?} is no hold count", owner.as_str())),
     }
 }
@@ -123,7 +136,7 @@ fn parsed<T: std::str::FromStr>(value: &Value, what: &str) -> Result<Option<T>, 
     text.parse().map(Some).map_err(|_| format!("{text:?} where {what} should be"))
 }
 
-fn text(value: &Value) -> String {
+pub(super) fn text(value: &Value) -> String {
     match value {
         Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
         Value::SimpleString(text) => text.clone(),

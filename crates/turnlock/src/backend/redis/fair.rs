@@ -1,7 +1,7 @@
 //! The fair lock: Redisson's hash, list and sorted set, and a hash of ours with the signs of life of our waiters.
 
-use turnlock_core::LockName;
 use turnlock_core::model::{Claim, Wish};
+use turnlock_core::{Lease, LockName};
 
 use super::script_call::ScriptCall;
 use super::scripts::{self, Script};
@@ -24,6 +24,11 @@ pub(super) fn acquire(claim: Claim<'_>, wish: Wish) -> ScriptCall {
 pub(super) fn release(claim: Claim<'_>) -> ScriptCall {
     let call = on_queue(&scripts::FAIR_RELEASE, claim.name);
     call.arg(claim.owner.as_str()).arg(claim.target).arg(claim.name.common_channel())
+}
+
+pub(super) fn keep(claim: Claim<'_>, lease: Lease) -> ScriptCall {
+    let call = on_queue(&scripts::FAIR_KEEP, claim.name);
+    call.arg(claim.owner.as_str()).arg(lease.as_millis()).arg(claim.name.common_channel())
 }
 
 pub(super) fn attend(waiters: &[Waiter]) -> ScriptCall {

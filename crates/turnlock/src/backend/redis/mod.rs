@@ -12,8 +12,11 @@ mod decode;
 mod examined;
 mod failure;
 mod fair;
+mod find;
 mod first_answer;
 mod inlet;
+mod introduction;
+mod key_look;
 mod lane;
 mod lanes;
 mod latch;
@@ -53,7 +56,7 @@ use std::time::Duration;
 
 use redis::Value;
 use turnlock_core::model::{Acquired, Claim, Deed, Place, Released, Renewed, Snapshot, Wish};
-use turnlock_core::{Kind, LockName, OwnerId};
+use turnlock_core::{ClientId, Kind, Lease, LockName, OwnerId};
 
 pub(crate) use access::Access;
 pub(crate) use address::Address;
@@ -62,8 +65,12 @@ pub use shape::ClusterMessages;
 pub(crate) use shape::{Shape, Target};
 pub(crate) use tls_dialler::TlsDialler;
 
-use super::{Answer, Backend, Care, Examinees, Failure, FailureKind, Renewal, Sent, Signals, Step, Waiter};
+use super::{
+    Answer, Backend, Care, Examinees, Failure, FailureKind, Renewal, Search, Sent, Sightings, Signals, Step,
+    Waiter,
+};
 use arrival::{Arrival, Delivery};
+use key_look::KeyLook;
 use script_call::ScriptCall;
 use topology::Topology;
 
@@ -128,11 +135,11 @@ fn deliver<T: Send + 'static>(
     Box::pin(async move { finish(topology.run(&call, delivery).await?) })
 }
 
-fn granted(Arrival { value, sent, replicas, shortfall }: Arrival) -> Result<Answer<Acquired>, Failure> {
+/// What one hold was given. Where too few replicas have acknowledged it, that is a failure, and stands.
+fn given<T>(arrival: Arrival, decode: fn(Value) -> Result<T, Value>) -> Result<Answer<T>, Failure> {
+    let Arrival { value, sent, replicas, shortfall } = arrival;
     match shortfall {
-        None => {
-            Ok(Answer { value: decode::acquired(value).map_err(|value| strange(&value))?, sent, replicas })
-        }
+        None => Ok(Answer { value: decode(value).map_err(|value| strange(&value))?, sent, replicas }),
         Some(kind) => Err(Failure::of_standing(kind, sent)),
     }
 }
@@ -169,7 +176,8 @@ impl Backend for Redis {
             Kind::Permits => permits::acquire(claim, wish),
             Kind::Latch => return never("acquire", claim.name),
         };
-        deliver(self.topology.clone(), call, Delivery::new(care, decode::is_grant), granted)
+        let delivery = Delivery::new(care, decode::is_grant);
+        deliver(self.topology.clone(), call, delivery, |arrival| given(arrival, decode::acquired))
     }
 
     fn release(&self, claim: Claim<'_>, limit: Duration) -> Step<Released> {
@@ -196,6 +204,19 @@ impl Backend for Redis {
         };
         let delivery = Delivery::new(care, decode::is_any_renewed);
         self.batch(lines, |line| &line.name, call, delivery, renewed)
+    }
+
+    fn keep(&self, claim: Claim<'_>, lease: Lease, care: Care) -> Step<Renewed> {
+        let call = match claim.name.kind() {
+            Kind::Lock | Kind::Spin | Kind::Fenced => reentrant::keep(claim, lease),
+            Kind::Fair => fair::keep(claim, lease),
+            Kind::Read | Kind::Write => read_write::keep(claim, lease),
+            Kind::Plain => plain::keep(claim, lease),
+            Kind::Permits => permits::keep(claim, lease),
+            Kind::Semaphore | Kind::Latch => return never("keep", claim.name),
+        };
+        let delivery = Delivery::new(care, decode::is_kept);
+        deliver(self.topology.clone(), call, delivery, |arrival| given(arrival, decode::kept))
     }
 
     fn attend(&self, waiters: &[Waiter], limit: Duration) -> Step<Vec<Option<Place>>> {
@@ -251,6 +272,32 @@ impl Backend for Redis {
         })
     }
 
+    fn find(&self, search: Search, limit: Duration) -> Step<Sightings> {
+        let finder = find::Finder::new(self.topology.clone(), search, limit);
+        Box::pin(async move { Ok(Answer::new(finder.run().await?, Sent::never())) })
+    }
+
+    fn kind_of(&self, name: &LockName, limit: Duration) -> Step<Option<Kind>> {
+        if key_look::is_of_another(name.key()) {
+            return Box::pin(std::future::ready(Ok(Answer::new(None, Sent::never()))));
+        }
+        let name = name.of_other_kind(Kind::Plain);
+        self.step(key_look::look(&name), limit, |value| KeyLook::decode(value).map(|look| look.may_be()))
+    }
+
+    fn introduce(&self, client: ClientId, record: String, lasts: Duration, limit: Duration) -> Step<()> {
+        let call = introduction::introduce(&introduction::key(client), &record, lasts);
+        self.step(call, limit, |value| decode::number(value).map(drop))
+    }
+
+    fn introductions(&self, clients: &[ClientId], limit: Duration) -> Step<Vec<Option<String>>> {
+        let keys: Vec<_> = clients.iter().copied().map(introduction::key).collect();
+        if keys.is_empty() {
+            return nothing_to_do();
+        }
+        self.batch(&keys, |key| key, introduction::read, Delivery::plain(limit), introduction::was_read)
+    }
+
     fn listen(&self, name: &LockName) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         match &self.topology {
             Topology::One(node) => node.subscriber().listen(name),
@@ -267,6 +314,10 @@ impl Backend for Redis {
 
     fn examinees(&self) -> Examinees<'_> {
         Box::pin(self.topology.examinees())
+    }
+
+    fn about(&self) -> String {
+        "The store is made of servers, of which none is known just now.".to_owned()
     }
 
     fn attach(&self, signals: Weak<dyn Signals>) {

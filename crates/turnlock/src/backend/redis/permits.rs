@@ -26,6 +26,11 @@ pub(super) fn renew(lines: &[Renewal]) -> ScriptCall {
     })
 }
 
+pub(super) fn keep(claim: Claim<'_>, lease: Lease) -> ScriptCall {
+    let call = ScriptCall::on_many(&scripts::PERMITS_KEEP, claim.name, &[taken(claim.name)]);
+    with_ids(call.arg(lease.as_millis()).arg(claim.name.channel()), claim.owner, claim.permits)
+}
+
 pub(super) fn perform(name: &LockName, deed: Deed, request: &OwnerId) -> ScriptCall {
     requests::perform(&scripts::PERMITS_PERFORM, name, &[&taken(name)], deed, request)
 }

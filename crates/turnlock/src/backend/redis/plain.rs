@@ -1,7 +1,7 @@
 //! The plain lock.
 
-use turnlock_core::LockName;
 use turnlock_core::model::{Claim, Wish};
+use turnlock_core::{Lease, LockName};
 
 use super::script_call::ScriptCall;
 use super::{reentrant, scripts};
@@ -18,6 +18,10 @@ pub(super) fn release(claim: Claim<'_>) -> ScriptCall {
 
 pub(super) fn renew(lines: &[Renewal]) -> ScriptCall {
     reentrant::renew_by(&scripts::PLAIN_RENEW, lines)
+}
+
+pub(super) fn keep(claim: Claim<'_>, lease: Lease) -> ScriptCall {
+    ScriptCall::on(&scripts::PLAIN_KEEP, claim.name).arg(claim.owner.as_str()).arg(lease.as_millis())
 }
 
 pub(super) fn force_unlock(name: &LockName) -> ScriptCall {

@@ -43,14 +43,23 @@ pub(super) fn renew(lines: &[Renewal]) -> ScriptCall {
     })
 }
 
+pub(super) fn keep(claim: Claim<'_>, lease: Lease) -> ScriptCall {
+    let Claim { name, owner, .. } = claim;
+    let call = ScriptCall::on(&scripts::READ_WRITE_KEEP, name).arg(owner.as_str()).arg(lease.as_millis());
+    call.arg(name.channel()).arg(holds(name)).arg(side(name))
+}
+
 pub(super) fn force_unlock(name: &LockName) -> ScriptCall {
-    let mode = if name.kind() == Kind::Read { "read" } else { "write" };
     let call = ScriptCall::on(&scripts::READ_WRITE_FORCE_UNLOCK, name);
-    call.arg(mode).arg(name.channel()).arg(holds(name))
+    call.arg(side(name)).arg(name.channel()).arg(holds(name))
 }
 
 pub(super) fn inspect(name: &LockName) -> ScriptCall {
     ScriptCall::on(&scripts::READ_WRITE_INSPECT, name).arg(holds(name))
+}
+
+fn side(name: &LockName) -> &'static str {
+    if name.kind() == Kind::Read { "read" } else { "write" }
 }
 
 /// What the keys of all read holds begin with.

@@ -40,6 +40,11 @@ pub(super) fn renew_by(script: &'static Script, lines: &[Renewal]) -> ScriptCall
         .fold(call, |call, line| call.arg(line.owner.as_str()).arg(line.lease.map_or(0, Lease::as_millis)))
 }
 
+pub(super) fn keep(claim: Claim<'_>, lease: Lease) -> ScriptCall {
+    let call = ScriptCall::on(&scripts::LOCK_KEEP, claim.name);
+    call.arg(claim.owner.as_str()).arg(lease.as_millis()).arg(channel(claim.name))
+}
+
 pub(super) fn force_unlock(name: &LockName) -> ScriptCall {
     ScriptCall::on(&scripts::LOCK_FORCE_UNLOCK, name).arg(channel(name))
 }
@@ -51,7 +56,7 @@ pub(super) fn inspect(name: &LockName) -> ScriptCall {
     }
 }
 
-/// Where an end is told; a spin lock tells nobody.
+/// Where an end is told, or that it comes sooner; a spin lock tells nobody.
 fn channel(name: &LockName) -> &str {
     if name.kind().is_told() { name.channel() } else { "" }
 }

@@ -55,16 +55,19 @@ impl Topology {
     }
 
     /// All masters.
+    pub(super) fn masters(&self) -> Vec<Arc<Node>> {
+        match self {
+            Self::One(node) => vec![Arc::clone(node)],
+            Self::Cluster(cluster) => cluster.masters(),
+        }
+    }
+
+    /// All masters, to be examined.
     pub(super) async fn examinees(&self) -> Result<Vec<Arc<dyn Examinee>>, Failure> {
-        Ok(match self {
-            Self::One(node) => vec![Arc::new(Examined::new(node).await?) as Arc<dyn Examinee>],
-            Self::Cluster(cluster) => {
-                let masters = cluster.masters();
-                let examined = futures_util::future::join_all(masters.iter().map(Examined::new)).await;
-                let examined = examined.into_iter().collect::<Result<Vec<_>, _>>()?;
-                examined.into_iter().map(|examined| Arc::new(examined) as Arc<dyn Examinee>).collect()
-            }
-        })
+        let masters = self.masters();
+        let examined = futures_util::future::join_all(masters.iter().map(Examined::new)).await;
+        let examined = examined.into_iter().collect::<Result<Vec<_>, _>>()?;
+        Ok(examined.into_iter().map(|examined| Arc::new(examined) as Arc<dyn Examinee>).collect())
     }
 
     pub(super) fn attach(&self, signals: Weak<dyn Signals>) {

@@ -1,7 +1,8 @@
 //! All that can be done with a primitive, so that each command of its scripts is run once at least.
 
 use turnlock::acl::Primitive;
-use turnlock::{Client, Error, Lock};
+use turnlock::{Client, Error, Kind, Lock};
+use turnlock_testkit::RedisServer;
 
 use super::scene::{Outcome, Scene, check, hold_count, renewed, soon, told};
 use crate::rig::ms;
@@ -61,6 +62,7 @@ async fn lock(scene: &Scene, end: End, of: fn(&Client, &str) -> Lock) -> Outcome
     check(here.force_unlock().await.map_err(told)?, "it was held")?;
     check(matches!(guard.unlock().await, Err(Error::Lost { .. })), "it was taken away")?;
 
+    here.lock().await.map_err(told)?.keep_for(ms(10)).await.map_err(told)?;
     scene.say("SCRIPT FLUSH").await;
     here.lock().await.map_err(told)?.unlock().await.map_err(told)?;
 
@@ -202,4 +204,27 @@ async fn latch(scene: &Scene) -> Outcome {
     check(here.delete().await.map_err(told)?, "there was a count")?;
     scene.say(&format!("RPUSH {} foreign", scene.name)).await;
     check(matches!(here.count_down().await, Err(Error::Corrupt { .. })), "a foreign key is told")
+}
+
+/// Finds what somebody else holds.
+pub(super) async fn finding(server: &RedisServer) -> Outcome {
+    let holder = Client::connect(&server.url()).await.map_err(told)?;
+    let least = format!("redis://least:PASSWORD@{}", server.addr());
+    let least = Client::builder().retry_for(ms(200)).connect(&least).await.map_err(told)?;
+    let _lock = holder.lock("guarded:lock").lock().await.map_err(told)?;
+    let _plain = holder.plain_lock("guarded:plain").lock().await.map_err(told)?;
+    let _fenced = holder.fenced_lock("guarded:fenced").lock().await.map_err(told)?;
+    let _reader = holder.read_write_lock("guarded:read").read().lock().await.map_err(told)?;
+    let permits = holder.permit_semaphore("guarded:permits");
+    permits.set_permits(2).await.map_err(told)?;
+    let _permits = permits.acquire(1).await.map_err(told)?;
+    let found = least.find("guarded:*", 10).await.map_err(told)?;
+    let kinds: Vec<_> = found.things.iter().map(|thing| thing.kind).collect();
+    let expected = [Kind::Fenced, Kind::Lock, Kind::Permits, Kind::Plain, Kind::Read];
+    check(kinds == expected && found.is_complete, "all are found as what they are")?;
+    for thing in found.things.iter().filter(|thing| thing.kind != Kind::Permits) {
+        let who = least.identities(&[thing.holders[0].owner.clone()]).await.map_err(told)?;
+        check(who[0].is_some(), "it is known who holds them")?;
+    }
+    Ok(())
 }

@@ -16,6 +16,13 @@ use crate::rig::ms;
 use crate::trial_of;
 use scene::Scene;
 
+/// The keys in which clients say who they are.
+const CLIENTS: &str = "turnlock_client:*";
+
+/// What it takes to find locks.
+const FINDING: [&str; 10] =
+    ["exists", "getrange", "hget", "hlen", "hrandfield", "hstrlen", "pttl", "scan", "type", "zcard"];
+
 /// What all names of these cases match.
 const NAMES: &str = "guarded:*";
 
@@ -35,7 +42,12 @@ pub(crate) fn trials(missing: Option<&str>) -> impl Iterator<Item = Trial> {
         let title = format!("acl::{}::the_rule_is_enough_and_the_least", primitive.noun().replace(' ', "_"));
         trial_of(&title, missing.map(str::to_owned), move || the_rule_is_enough_and_the_least(primitive))
     });
-    std::iter::once(page).chain(rules)
+    let finding = trial_of(
+        "acl::finding::the_rule_is_enough_and_the_least",
+        missing.map(str::to_owned),
+        the_rule_for_finding_is_enough_and_the_least,
+    );
+    [page, finding].into_iter().chain(rules)
 }
 
 /// The page that people read has the rules as they are.
@@ -51,7 +63,7 @@ async fn the_page_has_the_rules() {
 async fn the_rule_is_enough_and_the_least(primitive: Primitive) {
     let rule = AclRule::new(&[primitive], NAMES);
     let commands = rule.commands().iter().map(|allowed| (format!("+{}", allowed.name), allowed.without));
-    let keys = rule.keys().iter().map(|key| (format!("~{key}"), None));
+    let keys = rule.keys().iter().map(|key| (format!("~{key}"), helps(key)));
     let channels = rule.channels().iter().map(|channel| (format!("&{channel}"), None));
     let questions: Vec<_> = std::iter::once((String::new(), None))
         .chain(commands)
@@ -64,6 +76,32 @@ async fn the_rule_is_enough_and_the_least(primitive: Primitive) {
     assert!(complaints.is_empty(), "{complaints:#?}");
 }
 
+/// The same for what it takes to find locks, beside what they need themselves.
+async fn the_rule_for_finding_is_enough_and_the_least() {
+    // Locks need some of them, too; but here they are another's.
+    let questions = [""].into_iter().chain(FINDING).map(|name| async move {
+        let server = RedisServer::start().await;
+        let words = AclRule::new(&Primitive::ALL, NAMES).with_finding().for_user("least").to_string();
+        let part = format!("+{name}");
+        assert!(name.is_empty() || words.split(' ').any(|word| word == part), "{name} is not in the rule");
+        let words: Vec<_> = words.split(' ').skip(1).filter(|word| *word != part).collect();
+        server.ask::<()>(&[&["ACL"], &words[..]].concat()).await.expect("a good rule");
+        match (exercise::finding(&server).await, name) {
+            (Err(error), "") => Some(format!("with all of the rule: {error}")),
+            (Ok(()), name) if !name.is_empty() => Some(format!("{name} can be left out")),
+            _ => None,
+        }
+    });
+    let complaints = futures_util::stream::iter(questions.collect::<Vec<_>>()).buffer_unordered(AT_ONCE);
+    let complaints: Vec<_> = complaints.collect::<Vec<_>>().await.into_iter().flatten().collect();
+    assert!(complaints.is_empty(), "{complaints:#?}");
+}
+
+/// What is lost without a key, where all else goes on.
+fn helps(key: &str) -> Option<&'static str> {
+    (key == CLIENTS).then_some("others do not learn who this client is")
+}
+
 /// Why a part of the rule does not belong there, or not as it is said. The part is empty for none: then, why the rule is not
 /// enough.
 async fn complaint_about(
@@ -72,7 +110,7 @@ async fn complaint_about(
     without: Option<&'static str>,
 ) -> Option<String> {
     // What only helps is refused in silence, sooner or later.
-    let awaited = without.and_then(|_| part.strip_prefix('+'));
+    let awaited = without.map(|_| part.trim_start_matches(['+', '~']).trim_end_matches('*'));
     let (outcome, refused) = exercise_without(primitive, &part, awaited).await;
     match (outcome, without) {
         (Ok(()), None) if part.is_empty() => {
@@ -111,7 +149,7 @@ async fn exercise_without(
     if let Some(command) = awaited {
         let begun = Instant::now();
         while begun.elapsed() < BY_ITSELF
-            && !refusals(&mut admin).await.iter().any(|refused| refused == command)
+            && !refusals(&mut admin).await.iter().any(|refused| refused.starts_with(command))
         {
             tokio::time::sleep(ms(20)).await;
         }

@@ -95,8 +95,6 @@ async fn bad_settings_are_named(_: Rig) {
         let error = Client::connect(url).await.expect_err("no store");
         assert!(matches!(&error, Error::BadConfiguration { setting: "url", .. }), "{url}: {error}");
     }
-    let error = Client::connect("file:/tmp/x").await.expect_err("not yet");
-    assert!(matches!(&error, Error::Unsupported(_)), "{error}");
 }
 
 async fn an_owner_of_another_client_is_refused(rig: Rig) {

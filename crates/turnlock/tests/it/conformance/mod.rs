@@ -4,6 +4,7 @@ mod ending;
 pub(crate) mod exclusion;
 mod holding;
 mod input;
+pub(crate) mod keeping;
 mod majority;
 mod multi;
 mod running;
@@ -20,6 +21,7 @@ const REENTRY: &[&str] = &[
     "an_owner_gets_again_what_it_holds",
     "an_owner_whose_tasks_come_and_go_never_fails",
     "tasks_of_one_owner_do_not_wait_for_each_other",
+    "one_of_several_guards_cannot_be_kept",
     "an_inner_renewal_keeps_a_fixed_lease_alive",
     "no_reentry_or_renewal_shortens_a_lease",
     "lost_data_is_told",
@@ -37,6 +39,7 @@ pub(crate) fn cases(kind: Kind) -> impl Iterator<Item = Case> {
         holding::CASES,
         waiting::CASES,
         ending::CASES,
+        keeping::CASES,
         running::CASES,
         input::CASES,
         threads::CASES,

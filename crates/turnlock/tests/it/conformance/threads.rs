@@ -1,5 +1,6 @@
 //! The blocking interface: the thread is the owner.
 
+use std::sync::Barrier;
 use std::time::Instant;
 
 use turnlock::Error;
@@ -28,12 +29,17 @@ async fn a_thread_holds_twice_and_others_wait(rig: Rig) {
         let outer = lock.lock().expect("free");
         let inner = lock.try_lock().expect("an answer").expect("mine already");
         assert_eq!((lock.hold_count().unwrap(), lock.is_held_by_current_thread().unwrap()), (2, true));
+        // One who only tries is counted as waiting, too, until it has its answer.
+        let has_tried = Barrier::new(2);
         std::thread::scope(|scope| {
             let waiter = scope.spawn(|| {
-                assert!(lock.try_lock().expect("an answer").is_none());
+                let tried = lock.try_lock().expect("an answer");
+                has_tried.wait();
+                assert!(tried.is_none());
                 assert!(!lock.is_held_by_current_thread().expect("an answer"));
                 lock.lock().expect("a turn")
             });
+            has_tried.wait();
             while lock.inspect().expect("an answer").waiting_here == 0 {
                 std::thread::yield_now();
             }

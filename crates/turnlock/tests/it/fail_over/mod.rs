@@ -15,9 +15,9 @@ use redis::AsyncCommands;
 use tokio::runtime::Handle;
 use turnlock_testkit::{ClusterSet, RedisServer, SentinelSet};
 
-use crate::trial_within;
 use history::{Outcome, Turn, now, overlaps};
 use team::Team;
+use turnlock_testkit::trial;
 
 pub(crate) use team::work;
 
@@ -69,7 +69,7 @@ pub(crate) fn trials() -> Vec<Trial> {
                 std::panic::resume_unwind(panic.into_panic());
             }
         };
-        trial_within(&format!("fail_over::{name}"), missing(), LIMIT, run)
+        trial(&format!("fail_over::{name}"), missing(), LIMIT, run)
     };
     CASES.iter().flat_map(|cases| cases.iter()).map(trial).collect()
 }

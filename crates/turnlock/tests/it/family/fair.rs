@@ -2,13 +2,12 @@
 
 use std::sync::{Arc, Mutex};
 
-use redis::AsyncCommands;
 use tokio::task::JoinHandle;
 use turnlock::{Client, Guard, Lock};
 use turnlock_testkit::{FaultProxy, eventually, within};
 
 use crate::child::child;
-use crate::rig::{NO_POLL, PROMPT, Rig, ms};
+use crate::rig::{NO_POLL, PROMPT, Rig, keys_of_locks, ms};
 use crate::{Case, cases};
 
 pub(super) const CASES: &[Case] = cases![
@@ -160,7 +159,7 @@ async fn a_forced_unlock_and_an_expiry_go_to_the_head(rig: Rig) {
 
 /// The keys of all that is on the server.
 async fn keys(rig: &Rig) -> Vec<String> {
-    rig.plain().await.keys("*").await.expect("keys")
+    keys_of_locks(&mut rig.plain().await).await
 }
 
 async fn who_leaves_the_queue_leaves_no_key(rig: Rig) {

@@ -19,6 +19,7 @@ mod threads;
 pub(crate) use mutexes::cases as mutex_cases;
 
 use crate::Case;
+use crate::conformance::keeping;
 use crate::rig::Kind;
 
 /// The cases for every store.
@@ -26,6 +27,7 @@ pub(crate) const CASES: &[(Kind, &[Case])] = &[
     (Kind::Fair, fair::CASES),
     (Kind::Fenced, fenced::CASES),
     (Kind::Read, read_write::CASES),
+    (Kind::Read, keeping::CASES),
     (Kind::Semaphore, semaphore::CASES),
     (Kind::Permits, semaphore::CASES),
     (Kind::Permits, permits::CASES),

@@ -1,15 +1,19 @@
 //! Permits with ids and leases.
 
+use std::time::Instant;
+
 use turnlock::{Client, Error, LostReason};
 use turnlock_testkit::{eventually, within};
 
 use crate::child::child;
+use crate::conformance::keeping::ASLEEP;
 use crate::rig::{NO_POLL, PROMPT, Rig, ms};
 use crate::{Case, cases};
 
 pub(super) const CASES: &[Case] = cases![
     permits_are_renewed_over_several_leases,
     permits_that_are_not_renewed_come_back,
+    permits_are_kept_out_for_a_time,
     lost_permits_are_told,
     a_look_shows_which_permits_are_out,
 ];
@@ -50,6 +54,35 @@ async fn permits_that_are_not_renewed_come_back(rig: Rig) {
     next.release().await.expect("held");
     long.release().await.expect("held");
     assert_eq!(slots.available().await.unwrap(), 2);
+}
+
+async fn permits_are_kept_out_for_a_time(rig: Rig) {
+    let name = rig.name();
+    let one = rig.client_with(Client::builder().watchdog(ms(900)).poll(NO_POLL)).await;
+    let (slots, other) = (one.permit_semaphore(&name), rig.client().await.permit_semaphore(&name));
+    assert!(slots.try_set_permits(3).await.expect("an answer"));
+    // Beyond the lease that was renewed, and less than a lease that was not.
+    for (lease, time) in [(None, ms(1_600)), (Some(ms(20_000)), ms(500))] {
+        let permits = lease.map_or(slots.clone(), |lease| slots.lease(lease)).acquire(2).await.expect("free");
+        let waiting = tokio::spawn({
+            let other = other.clone();
+            async move { (other.acquire(2).await.expect("a turn"), Instant::now()) }
+        });
+        let waits = async || other.inspect().await.expect("an answer").waiting_here == 1;
+        eventually("it waits", ms(5_000), waits).await;
+        tokio::time::sleep(ASLEEP).await;
+        let (ids, begun) = (permits.ids(), Instant::now());
+        permits.keep_for(time).await.expect("held");
+        let seen = other.inspect().await.expect("an answer");
+        assert!(seen.holders.iter().all(|holder| ids.contains(&holder.owner.to_string())), "{seen:?}");
+        assert!(seen.holders.len() == 2 && seen.holders[0].ttl <= Some(time), "{seen:?}");
+        let (permits, came) = within(time + ms(3_000), "its turn", waiting).await.expect("no panic");
+        assert!(came - begun >= time, "after {:?}", came - begun);
+        permits.release().await.expect("held");
+    }
+    let lost = slots.lease(ms(20_000)).acquire(1).await.expect("free");
+    assert!(slots.delete().await.expect("an answer"));
+    assert!(matches!(lost.keep_for(ms(1_000)).await, Err(Error::Lost { reason: LostReason::Taken, .. })));
 }
 
 async fn lost_permits_are_told(rig: Rig) {

@@ -20,6 +20,7 @@ pub(super) const CASES: &[Case] = cases![
     more_permits_wake_waiters,
     a_lost_message_costs_a_second,
     forgotten_permits_stay_out,
+    permits_without_a_lease_cannot_be_kept_for_a_time,
     a_number_may_be_changed_and_removed,
     acquires_dropped_after_any_poll_leave_the_number_whole,
     bad_numbers_are_refused,
@@ -182,6 +183,18 @@ async fn forgotten_permits_stay_out(rig: Rig) {
     }
     let all = slots.try_acquire(2).await.expect("an answer").expect("all are back");
     all.release().await.expect("held");
+}
+
+async fn permits_without_a_lease_cannot_be_kept_for_a_time(rig: Rig) {
+    let (one, _) = two(&rig, 1).await;
+    let outcome = one.acquire(1).await.expect("free").keep_for(ms(60_000)).await;
+    if rig.kind == Kind::Permits {
+        outcome.expect("held");
+        assert_eq!(one.available().await.unwrap(), 0);
+        return;
+    }
+    assert!(matches!(outcome, Err(Error::Unsupported(_))), "{outcome:?}");
+    eventually("they are given back", PROMPT, async || one.available().await.unwrap() == 1).await;
 }
 
 async fn a_number_may_be_changed_and_removed(rig: Rig) {

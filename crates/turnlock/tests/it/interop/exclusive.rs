@@ -1,14 +1,13 @@
 //! What every lock that excludes alone has in common with Java's of that kind: lock, fair, fenced, spin and write.
 
 use futures_util::FutureExt;
-use redis::AsyncCommands;
 use turnlock::{Error, LostReason};
 use turnlock_testkit::within;
 
 use super::java::soon;
 use super::{JavaCase, LONG, SOON, Visit};
 use crate::cases;
-use crate::rig::{Kind, ms, until_waiting};
+use crate::rig::{Kind, keys_of_locks, ms, until_waiting};
 
 pub(crate) const CASES: &[JavaCase] = cases![
     javas_hold_keeps_us_out_and_its_end_wakes_us,
@@ -160,7 +159,7 @@ async fn each_sees_who_holds(visit: Visit) {
     assert!((55_000..=60_000).contains(&java.number(&name, "remainTime").await));
     guard.unlock().await.expect("held");
     java.says(&name, "isLocked", "false").await;
-    let keys: Vec<String> = visit.plain().await.keys("*").await.expect("keys");
+    let keys = keys_of_locks(&mut visit.plain().await).await;
     let is_left = |key: &&String| !key.starts_with("redisson_lock_token");
     assert_eq!(keys.iter().find(is_left), None, "nothing is left");
 }

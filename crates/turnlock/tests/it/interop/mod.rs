@@ -9,6 +9,7 @@ mod fail_over;
 mod fair;
 mod fair_in_trouble;
 mod fenced;
+mod finding;
 mod gate;
 mod herd;
 mod house;
@@ -63,6 +64,7 @@ fn java_cases() -> Vec<(&'static str, Kind, JavaCase)> {
     let mut all = Vec::new();
     for kind in EXCLUSIVE {
         all.extend(exclusive::CASES.iter().map(|case| (kind.name(), kind, *case)));
+        all.extend(finding::CASES.iter().map(|case| (kind.name(), kind, *case)));
         all.extend(herd::cases(kind).iter().map(|case| (kind.name(), kind, *case)));
     }
     for (about, kind, cases) in [

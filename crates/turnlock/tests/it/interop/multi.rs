@@ -8,6 +8,7 @@ use turnlock_testkit::within;
 use super::java::soon;
 use super::{JavaCase, LIMIT, LONG, SOON, Visit};
 use crate::cases;
+use crate::rig::keys_of_locks;
 
 pub(crate) const CASES: &[JavaCase] = cases![
     javas_multi_lock_keeps_ours_out_and_its_end_wakes_it,
@@ -31,8 +32,7 @@ fn wait_for(multi: &MultiLock) -> tokio::task::JoinHandle<MultiGuard> {
 }
 
 async fn nothing_is_left(visit: &Visit) {
-    let keys: Vec<String> = visit.plain().await.keys("*").await.expect("keys");
-    assert_eq!(keys, [""; 0], "nothing is left");
+    assert_eq!(keys_of_locks(&mut visit.plain().await).await, [""; 0], "nothing is left");
 }
 
 async fn javas_multi_lock_keeps_ours_out_and_its_end_wakes_it(visit: Visit) {

@@ -2,10 +2,11 @@
 
 use std::time::Instant;
 
-use turnlock::{Client, LostReason};
+use redis::AsyncCommands;
+use turnlock::{Client, Error, LostReason};
 use turnlock_testkit::{eventually, within};
 
-use super::{Rig, ms, replicas};
+use super::{Rig, hasty, ms, replicas};
 use crate::rig::NO_POLL;
 use crate::{Case, cases};
 
@@ -13,6 +14,7 @@ pub(crate) const CASES: &[Case] = cases![
     a_hold_that_is_not_acknowledged_is_lost_at_its_end_and_not_before,
     a_replica_that_comes_back_in_time_saves_the_hold,
     what_is_gone_is_lost_at_once_whatever_the_replicas_say,
+    what_is_kept_is_acknowledged,
     fewer_renewals_than_holds_and_each_by_its_number,
 ];
 
@@ -69,6 +71,23 @@ async fn what_is_gone_is_lost_at_once_whatever_the_replicas_say(rig: Rig) {
     assert_eq!(within(ms(4_000), "the next renewal tells", gone.lost()).await, LostReason::Taken);
     assert!(stays.is_valid(), "of the same request, and unknown");
     replicas[0].resume();
+}
+
+async fn what_is_kept_is_acknowledged(rig: Rig) {
+    let replicas = replicas(&rig, 1).await;
+    let client = rig.client_with(hasty()).await;
+    let [one, two] = ["one", "two"].map(|name| client.lock(name).acknowledged_by(1));
+    let (one, two) = (one.lock().await.expect("free"), two.lock().await.expect("free"));
+    one.keep_for(ms(90_000)).await.expect("held");
+    let ttl: i64 = replicas[0].client().await.pttl("one").await.expect("an answer");
+    assert!(ttl > 80_000, "the replica has it for {ttl} ms");
+    replicas[0].pause();
+    let error = two.keep_for(ms(90_000)).await.expect_err("nobody acknowledges");
+    assert!(matches!(error, Error::InDoubt { .. }), "{error}");
+    assert!(client.lock("two").is_locked().await.expect("an answer"));
+    replicas[0].resume();
+    let left = client.shutdown(ms(10_000)).await;
+    assert!(left.is_clean(), "it goes on until it is acknowledged: {left:?}");
 }
 
 async fn fewer_renewals_than_holds_and_each_by_its_number(rig: Rig) {

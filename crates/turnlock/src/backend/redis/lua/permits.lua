@@ -35,16 +35,16 @@ local function ends_of(taken, ids)
   return ends
 end
 
--- Takes permits, or extends them: never shortens what is left of one. Gets through when the server is out of memory, so
--- that no hold ends for want of it: ZADD is then refused, but only as the first write of a script, and ZREM, which needs
--- no memory and finds no such id, is one. Who takes new permits counts them before, and is refused there.
+-- Sets the ends of permits; `which` is a condition of ZADD. Gets through when the server is out of memory, so that no hold
+-- ends for want of it: ZADD is then refused, but only as the first write of a script, and ZREM, which needs no memory and
+-- finds no such id, is one. Who takes new permits counts them before, and is refused there.
 --
 -- It writes in any case, also where nothing changes: replicas acknowledge writes, and nothing else.
-local function take(taken, ids, ends)
+local function put(taken, ids, ends, which)
   local score = decimal(ends)
   local changed = 0
   for from = 1, #ids, PIECE do
-    local arguments = { 'GT', 'CH' }
+    local arguments = { which, 'CH' }
     for i = from, math.min(from + PIECE - 1, #ids) do
       arguments[#arguments + 1] = score
       arguments[#arguments + 1] = ids[i]
@@ -62,6 +62,11 @@ local function take(taken, ids, ends)
     redis.call('zadd', taken, 'XX', decimal(first + 1), ids[1])
     redis.call('zadd', taken, 'XX', decimal(first), ids[1])
   end
+end
+
+-- Takes permits, or extends them: never shortens what is left of one.
+local function take(taken, ids, ends)
+  put(taken, ids, ends, 'GT')
 end
 
 local function remove(taken, ids)

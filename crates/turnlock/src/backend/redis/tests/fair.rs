@@ -7,7 +7,7 @@ use redis::AsyncCommands;
 use turnlock_core::model::Item;
 use turnlock_core::{Kind, OwnerId};
 
-use super::histories::{OWNERS, Op, Scene, agree};
+use super::histories::{OWNERS, Op, Scene, agree, kept_leases, leases};
 use crate::backend::redis::fair::{DEADLINES, QUEUE, SIGNS};
 use stage::WAIT;
 
@@ -20,7 +20,7 @@ fn op() -> impl Strategy<Value = Op> {
     let kind = Kind::Fair;
     let owner = 0..OWNERS;
     // Shorter than what a deadline may fall behind, so that it never needs repair and stays what arithmetic says.
-    let lease = 5_000..50_000_u64;
+    let lease = leases(5..50);
     prop_oneof![
         // Mostly first holds of those who wait; the targets are free, so copies that are late or lost come by themselves.
         9 => (owner.clone(), 0..5_u32, lease.clone(), 0..4).prop_map(move |(owner, depth, lease, waits)| {
@@ -32,6 +32,8 @@ fn op() -> impl Strategy<Value = Op> {
         }),
         2 => (owner.clone(), proptest::option::of(lease))
             .prop_map(move |(owner, lease)| Op::Renew { kind, owner, permits: 1, lease }),
+        2 => (owner.clone(), kept_leases(5..50))
+            .prop_map(move |(owner, lease)| Op::Keep { kind, owner, permits: 1, lease }),
         4 => owner.prop_map(|owner| Op::Attend { owner }),
         1 => Just(Op::ForceUnlock { kind }),
         // A fifth of all steps.

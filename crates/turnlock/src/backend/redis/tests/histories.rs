@@ -1,3 +1,4 @@
+use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -56,6 +57,12 @@ pub(super) enum Op {
         permits: u32,
         lease: Option<u64>,
     },
+    Keep {
+        kind: Kind,
+        owner: usize,
+        permits: u32,
+        lease: u64,
+    },
     ForceUnlock {
         kind: Kind,
     },
@@ -90,6 +97,17 @@ pub(super) struct Scene {
 
 pub(super) fn lease(millis: u64) -> Lease {
     Lease::new(Duration::from_millis(millis)).expect("in bounds")
+}
+
+/// Leases in milliseconds, between so many seconds: full seconds.
+pub(super) fn leases(seconds: Range<u64>) -> impl Strategy<Value = u64> + Clone {
+    seconds.prop_map(|seconds| seconds * 1_000)
+}
+
+/// What [`Op::Keep`] sets leases to: half a second apart from all others. Whether one is shortened thereby, of which others
+/// are told, must not hang on the time between two steps.
+pub(super) fn kept_leases(seconds: Range<u64>) -> impl Strategy<Value = u64> {
+    seconds.prop_map(|seconds| seconds * 1_000 + 500)
 }
 
 /// What a history needs on the server's side.
@@ -196,6 +214,14 @@ async fn step(
             let expected = model.renew(now, &line.claim(), line.lease).expect("of this kind");
             prop_assert_eq!(ours, vec![Some(expected)], "{:?}", op);
             Ok(Wake::Nobody)
+        }
+        Op::Keep { kind, owner: who, permits, lease: millis } => {
+            let name = name(kind);
+            let claim = Claim { permits, ..Claim::new(&name, owner(who), 1) };
+            let ours = redis.keep(claim, lease(millis), CARE).await.expect("an answer").value;
+            let (expected, wake) = model.keep(now, &claim, lease(millis)).expect("of this kind");
+            prop_assert_eq!(ours, expected, "{:?}", op);
+            Ok(wake)
         }
         Op::ForceUnlock { kind } => {
             let ours = redis.force_unlock(&name(kind), LIMIT).await.expect("an answer").value;

@@ -3,12 +3,12 @@ use redis::AsyncCommands;
 use turnlock_core::Kind;
 use turnlock_core::model::Item;
 
-use super::histories::{OWNERS, Op, agree};
+use super::histories::{OWNERS, Op, agree, kept_leases, leases};
 
 fn op(kinds: &'static [Kind]) -> impl Strategy<Value = Op> {
     let kind = proptest::sample::select(kinds);
     let owner = 0..OWNERS;
-    let lease = 5_000..60_000_u64;
+    let lease = leases(5..60);
     prop_oneof![
         8 => (kind.clone(), owner.clone(), 1..4_u32, lease.clone()).prop_map(|(kind, owner, target, lease)| {
             Op::Acquire { kind, owner, target, lease, permits: 1, under: None, waits: true }
@@ -16,8 +16,10 @@ fn op(kinds: &'static [Kind]) -> impl Strategy<Value = Op> {
         5 => (kind.clone(), owner.clone(), 0..3_u32, any::<bool>()).prop_map(|(kind, owner, target, unsure)| {
             Op::Release { kind, owner, target, permits: 1, unsure }
         }),
-        3 => (kind.clone(), owner, proptest::option::of(lease))
+        3 => (kind.clone(), owner.clone(), proptest::option::of(lease))
             .prop_map(|(kind, owner, lease)| Op::Renew { kind, owner, permits: 1, lease }),
+        3 => (kind.clone(), owner, kept_leases(5..60))
+            .prop_map(|(kind, owner, lease)| Op::Keep { kind, owner, permits: 1, lease }),
         1 => kind.prop_map(|kind| Op::ForceUnlock { kind }),
         // A fifth of all steps: expiry is where locks go wrong.
         4 => Just(Op::Expire { what: 0 }),

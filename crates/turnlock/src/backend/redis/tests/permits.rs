@@ -3,7 +3,7 @@ use redis::AsyncCommands;
 use turnlock_core::Kind;
 use turnlock_core::model::{Deed, Item, PermitId};
 
-use super::histories::{OWNERS, Op, REQUESTS, Scene, agree};
+use super::histories::{OWNERS, Op, REQUESTS, Scene, agree, kept_leases, leases};
 use crate::backend::redis::requests;
 
 /// The most permits that one hold asks for.
@@ -11,7 +11,7 @@ const MOST: u32 = 3;
 
 fn op() -> impl Strategy<Value = Op> {
     let kind = Kind::Permits;
-    let lease = 5_000..60_000_u64;
+    let lease = leases(5..60);
     // Each owner asks for different numbers: of a hold, only a part may be there.
     let hold = (0..OWNERS, 1..=MOST);
     let deed = prop_oneof![
@@ -27,8 +27,10 @@ fn op() -> impl Strategy<Value = Op> {
         5 => (hold.clone(), any::<bool>()).prop_map(move |((owner, permits), unsure)| {
             Op::Release { kind, owner, target: 0, permits, unsure }
         }),
-        4 => (hold, proptest::option::of(lease))
+        4 => (hold.clone(), proptest::option::of(lease))
             .prop_map(move |((owner, permits), lease)| Op::Renew { kind, owner, permits, lease }),
+        3 => (hold, kept_leases(5..60))
+            .prop_map(move |((owner, permits), lease)| Op::Keep { kind, owner, permits, lease }),
         6 => (deed, 0..REQUESTS).prop_map(|(deed, request)| Op::Perform { deed, request }),
         2 => (0..REQUESTS).prop_map(|request| Op::Forget { which: OWNERS + request }),
         6 => (0..RUN_OUT).prop_map(|what| Op::Expire { what }),

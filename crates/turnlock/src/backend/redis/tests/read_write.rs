@@ -8,7 +8,7 @@ use turnlock_core::model::{Acquired, Claim, Item, Released, Renewed, Role, Snaps
 use turnlock_core::{Kind, LockName, OwnerId};
 use turnlock_testkit::RedisServer;
 
-use super::histories::{CARE, OWNERS, Op, agree, lease};
+use super::histories::{CARE, OWNERS, Op, agree, kept_leases, lease, leases};
 use crate::backend::redis::Redis;
 use crate::backend::redis::tests::connected;
 use crate::backend::{Backend, FailureKind, Renewal};
@@ -26,7 +26,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (Just(Kind::Write), writer.clone().boxed()),
     ];
     let kind = proptest::sample::select(&[Kind::Read, Kind::Write][..]);
-    let lease = 5_000..60_000_u64;
+    let lease = leases(5..60);
     let under = proptest::option::of(writer);
     let target = prop_oneof![3 => Just(1), 2 => 1..4_u32];
     prop_oneof![
@@ -38,8 +38,10 @@ fn op() -> impl Strategy<Value = Op> {
         6 => (side.clone(), 0..3_u32, any::<bool>()).prop_map(|((kind, owner), target, unsure)| {
             Op::Release { kind, owner, target, permits: 1, unsure }
         }),
-        3 => (side, proptest::option::of(lease))
+        3 => (side.clone(), proptest::option::of(lease))
             .prop_map(|((kind, owner), lease)| Op::Renew { kind, owner, permits: 1, lease }),
+        3 => (side, kept_leases(5..60))
+            .prop_map(|((kind, owner), lease)| Op::Keep { kind, owner, permits: 1, lease }),
         1 => kind.prop_map(|kind| Op::ForceUnlock { kind }),
         // A fifth of all steps: expiry is where locks go wrong.
         5 => (0..OWNERS + 2).prop_map(|what| Op::Expire { what }),

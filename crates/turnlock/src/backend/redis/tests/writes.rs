@@ -1,4 +1,4 @@
-//! What is granted or renewed is a write, also where nothing changes: replicas acknowledge writes, and newer servers do not
+//! What is granted, renewed or kept is a write, also where nothing changes: replicas acknowledge writes, and newer servers do not
 //! let `WAIT` speak of anything else. A copy of a request on a new connection would else count as acknowledged by all.
 
 use redis::aio::MultiplexedConnection;
@@ -20,7 +20,7 @@ async fn changes(plain: &mut MultiplexedConnection) -> u64 {
 }
 
 #[tokio::test]
-async fn every_grant_and_every_renewal_is_a_write() {
+async fn every_grant_renewal_and_keeping_is_a_write() {
     let server = RedisServer::start().await;
     let redis = connected(&server).await;
     let mut plain = server.client().await;
@@ -64,5 +64,13 @@ async fn every_grant_and_every_renewal_is_a_write() {
         let picture = redis.inspect(&name, CARE.limit).await.expect("an answer").value;
         let ttl = picture.holders[0].ttl.or(picture.ttl);
         assert!(ttl > Some(lease(55_000).as_duration()), "{kind:?} was shortened to {ttl:?}");
+        // The same again has nothing to change, where both come within a millisecond.
+        for _ in 0..20 {
+            let before = changes(&mut plain).await;
+            let claim = Claim { permits, ..Claim::new(&name, &owner, 1) };
+            let kept = redis.keep(claim, lease(20_000), CARE).await.expect("an answer").value;
+            assert_eq!(kept, Renewed::Renewed, "{kind:?}");
+            assert!(changes(&mut plain).await > before, "{kind:?} was kept");
+        }
     }
 }

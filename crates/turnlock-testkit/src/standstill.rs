@@ -12,21 +12,21 @@ const LONG: Duration = Duration::from_millis(250);
 static SEEN: Mutex<Vec<(Instant, Duration)>> = Mutex::new(Vec::new());
 
 /// Begins to watch, until the program ends.
-pub(crate) fn watch() {
+pub fn watch() {
     std::thread::spawn(|| {
         loop {
             let before = Instant::now();
             std::thread::sleep(Duration::from_millis(20));
             let took = before.elapsed();
             if took > LONG {
-                SEEN.lock().unwrap().push((Instant::now(), took));
+                SEEN.lock().expect("no panic while it is looked at").push((Instant::now(), took));
             }
         }
     });
 }
 
 /// The longest one since then.
-pub(crate) fn longest_since(start: Instant) -> Option<Duration> {
-    let seen = SEEN.lock().unwrap();
+pub fn longest_since(start: Instant) -> Option<Duration> {
+    let seen = SEEN.lock().expect("no panic while it is looked at");
     seen.iter().filter(|(when, _)| *when > start).map(|(_, took)| *took).max()
 }
