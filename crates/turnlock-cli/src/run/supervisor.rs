@@ -1,0 +1,115 @@
+use std::os::unix::process::ExitStatusExt;
+use std::pin::pin;
+use std::process::ExitStatus;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use super::countdown::{Countdown, Move, Standing};
+use super::event::Event;
+use super::grant::Grant;
+use super::running_command::RunningCommand;
+use super::signals::{Heard, Signals, name_of};
+use super::voice::Voice;
+
+/// How often to look whether the descendants of a command that went with its lock are gone.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Looks after the command while it runs: passes signals on, and ends it when its lock ends.
+pub(crate) struct Supervisor<'a> {
+    pub(crate) command: RunningCommand,
+    pub(crate) grant: &'a Grant,
+    pub(crate) signals: &'a mut Signals,
+    pub(crate) countdown: Countdown,
+    pub(crate) voice: &'a Voice,
+}
+
+/// How the command has ended.
+#[derive(Debug)]
+pub(crate) struct Ending {
+    pub(crate) status: ExitStatus,
+    /// It was ended, or told to, for the sake of the lock.
+    pub(crate) with_its_lock: bool,
+    /// The lock was lost before the command had ended.
+    pub(crate) was_lost: bool,
+}
+
+impl Supervisor<'_> {
+    /// Runs until the command is gone.
+    pub(crate) async fn run(mut self) -> std::io::Result<Ending> {
+        let mut lost = None;
+        let mut news = None;
+        let mut announced = pin!(self.grant.announce());
+        let mut is_announced = false;
+        let status = loop {
+            let lock = Standing { valid_until: self.grant.valid_until(), lost };
+            let step = self.countdown.next_move(Instant::now(), lock);
+            // First what matters, then the words about it.
+            self.take(step);
+            if let Some(reason) = news.take() {
+                self.voice.tell(&Event::Lost { reason });
+            }
+            self.tell_of(step, lock);
+            let Move::Wait(nap) = step else { continue };
+            tokio::select! {
+                biased;
+                status = self.command.wait() => break status?,
+                heard = self.signals.next() => self.pass_on(heard),
+                reason = self.grant.lost(), if lost.is_none() => {
+                    news = Some(reason.to_string());
+                    lost = Some(reason);
+                }
+                // A courtesy to people who ask: whether it succeeds changes nothing.
+                _ = &mut announced, if !is_announced => is_announced = true,
+                () = tokio::time::sleep_until(nap.into()) => {}
+            }
+        };
+        let signal = status.signal().map(name_of);
+        self.voice.tell(&Event::Exited { code: status.code(), signal });
+        self.see_descendants_off().await;
+        Ok(Ending { status, with_its_lock: self.countdown.is_losing(), was_lost: lost.is_some() })
+    }
+
+    fn take(&mut self, step: Move) {
+        match step {
+            Move::Wait(_) | Move::Warn => {}
+            Move::Terminate => self.command.terminate(),
+            Move::Kill => self.command.kill(),
+        }
+    }
+
+    fn tell_of(&self, step: Move, lock: Standing) {
+        match step {
+            Move::Wait(_) => {}
+            Move::Warn => self.voice.warn("the command goes on without the lock"),
+            Move::Terminate => {
+                let left = self.countdown.end().unwrap_or(lock.valid_until) - Instant::now();
+                self.voice.tell(&Event::Losing { left_ms: left.as_millis() });
+            }
+            Move::Kill => self.voice.tell(&Event::Killed),
+        }
+    }
+
+    fn pass_on(&mut self, heard: Heard) {
+        // What the terminal sends has reached the command as it has reached us; and what the command sends, to itself and
+        // to all around it, is no news to it.
+        let is_from_command = heard.by.and_then(|by| by.try_into().ok()) == Some(self.command.pid());
+        let forwarded = !heard.by_system && !is_from_command;
+        if forwarded {
+            self.command.signal(heard.signal);
+        }
+        if matches!(heard.signal, Signal::TERM | Signal::INT) {
+            self.countdown.was_asked(Instant::now());
+        }
+        self.voice.tell(&Event::Signal { signal: name_of(heard.signal.as_raw()), forwarded });
+    }
+
+    /// When the command went for the sake of the lock, its descendants have until the end of it to go as well.
+    async fn see_descendants_off(&mut self) {
+        let Some(end) = self.countdown.end() else { return };
+        while self.command.has_descendants() && Instant::now() < end {
+            tokio::time::sleep(LOOK).await;
+        }
+        self.command.kill();
+    }
+}
