@@ -26,6 +26,20 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 10] = [
+        Self::Lock,
+        Self::Spin,
+        Self::Fenced,
+        Self::Fair,
+        Self::Read,
+        Self::Write,
+        Self::Plain,
+        Self::Semaphore,
+        Self::Permits,
+        Self::Latch,
+    ];
+
     /// Whether holds of the two kinds, which stand under one name, can stand at the same time.
     pub fn goes_with(self, other: Self) -> bool {
         match self {

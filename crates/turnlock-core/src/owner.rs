@@ -63,7 +63,7 @@ impl fmt::Debug for ClientId {
 
 /// An owner on the wire: `<client uuid>:<number>` for ours, any text for others'.
 ///
-/// Two owners are the same when their texts are. What decides anything is never read out of the text.
+/// Two owners are the same when their texts are.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(transparent))]
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OwnerId(Arc<str>);
@@ -82,8 +82,9 @@ impl OwnerId {
     /// The client and the number, where the text has the form of ours and of Redisson's.
     pub fn parts(&self) -> Option<(ClientId, u64)> {
         let (client, number) = self.0.split_once(':')?;
-        let is_decimal = !number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit());
-        Some((ClientId::from_wire(client)?, if is_decimal { number.parse().ok()? } else { return None }))
+        // A number may be written with a plus, an owner's is not.
+        let number = number.bytes().all(|digit| digit.is_ascii_digit()).then_some(number)?;
+        Some((ClientId::from_wire(client)?, number.parse().ok()?))
     }
 
     /// The client that this owner belongs to, where its text names one.
@@ -127,6 +128,7 @@ mod tests {
             assert_eq!(OwnerId::from_wire(stranger).client(), None, "{stranger}");
         }
     }
+
     #[test]
     fn an_owner_is_taken_apart_only_if_it_has_the_form() {
         let client = ClientId::from_random([7; 16]);

@@ -6,19 +6,6 @@ use proptest::prelude::*;
 use turnlock_core::model::{Acquired, Claim, Deed, Item, Now, Released, Wake, Wish};
 use turnlock_core::{Kind, Lease, LockName, Moment, OwnerId};
 
-const KINDS: [Kind; 10] = [
-    Kind::Lock,
-    Kind::Spin,
-    Kind::Fenced,
-    Kind::Fair,
-    Kind::Read,
-    Kind::Write,
-    Kind::Plain,
-    Kind::Semaphore,
-    Kind::Permits,
-    Kind::Latch,
-];
-
 #[derive(Clone, Debug)]
 enum Step {
     Acquire { owner: usize, target: u32, permits: u32, waits: bool },
@@ -93,7 +80,7 @@ fn has(item: &Item, owner: &OwnerId) -> bool {
 proptest! {
     #[test]
     fn what_is_read_is_what_was_written(steps in steps()) {
-        for kind in KINDS {
+        for kind in Kind::ALL {
             let mut item = Item::new(kind);
             let mut micros = 0;
             for (pause, step) in &steps {

@@ -197,9 +197,8 @@ impl Item {
 
     /// Ends at once, whatever their leases, what those have who are gone for good.
     pub fn void(&mut self, now: Now, is_gone: impl Fn(&OwnerId) -> bool) -> Wake {
-        let told = |was_held| if was_held { Wake::Listeners } else { Wake::Nobody };
         match self {
-            Self::Lock(state) => told(state.lock.void(is_gone)),
+            Self::Lock(state) => Wake::if_so(state.lock.void(is_gone)),
             // Nobody listens there.
             Self::Plain(state) => {
                 state.void(is_gone);
@@ -246,6 +245,17 @@ impl Item {
             Self::Permits(_) => Kind::Permits,
             Self::Latch(_) => Kind::Latch,
         }
+    }
+
+    /// What it is, if somebody holds it.
+    pub fn held_kind(&mut self, now: Now) -> Option<Kind> {
+        let kind = self.kind(now);
+        self.snapshot(now, kind).ok().filter(|seen| !seen.holders.is_empty()).map(|_| kind)
+    }
+
+    /// What it is, if something is left to remember of it.
+    pub fn remembered_kind(&mut self, now: Now) -> Option<Kind> {
+        (!self.is_free(now)).then(|| self.kind(now))
     }
 
     /// Whether nothing is left to remember.

@@ -10,6 +10,7 @@ use turnlock_core::model::{
 };
 use turnlock_core::{ClientId, Kind, Lease, LockName, Moment, OwnerId};
 
+use super::embedded::{OwnedClaim, now, unacknowledged};
 use super::{
     Answer, Backend, Care, Examinees, Failure, FailureKind, Renewal, Search, Sent, Sightings, Signals, Step,
     Waiter,
@@ -139,10 +140,6 @@ impl MemoryStore {
     }
 }
 
-fn now() -> Now {
-    Now { moment: clock::now(), wall: clock::wall_micros() }
-}
-
 fn foreign(name: &LockName, OfAnotherKind(found): OfAnotherKind) -> Failure {
     Failure::refused(FailureKind::Corrupt { key: name.key().to_owned(), found: found.to_owned() })
 }
@@ -166,41 +163,12 @@ impl Memory {
     }
 }
 
-/// What a claim says, to be kept until the step is polled.
-pub(super) struct OwnedClaim {
-    pub(super) name: LockName,
-    owner: OwnerId,
-    target: u32,
-    permits: u32,
-    under: Option<OwnerId>,
-    unsure: bool,
-}
-
-impl OwnedClaim {
-    pub(super) fn of(claim: Claim<'_>) -> Self {
-        let Claim { name, owner, target, permits, under, unsure } = claim;
-        let (name, owner, under) = (name.clone(), owner.clone(), under.cloned());
-        Self { name, owner, target, permits, under, unsure }
-    }
-
-    pub(super) fn as_claim(&self) -> Claim<'_> {
-        let Self { name, owner, target, permits, under, unsure } = self;
-        Claim { name, owner, target: *target, permits: *permits, under: under.as_ref(), unsure: *unsure }
-    }
-}
-
 /// A step that is done when it is polled, not before, so that a future that was never polled did nothing.
 fn at_once<T: Send + 'static>(step: impl FnOnce() -> Result<T, Failure> + Send + 'static) -> Step<T> {
     Box::pin(async move {
         let sent = Sent { connection: 1, at: clock::now() };
         Ok(Answer::new(step()?, sent))
     })
-}
-
-/// There are no replicas here that could acknowledge anything.
-pub(super) fn unacknowledged<T: Send + 'static>(name: &LockName, wanted: u32) -> Step<T> {
-    let kind = FailureKind::NotEnoughReplicas { name: name.to_string(), wanted, reached: 0 };
-    Box::pin(std::future::ready(Err(Failure::refused(kind))))
 }
 
 impl Backend for Memory {
@@ -284,11 +252,8 @@ impl Backend for Memory {
         at_once(move || {
             let (now, mut items) = (now(), store.items());
             let wanted = items.iter_mut().filter(|(key, _)| search.wants(key));
-            let held = wanted.filter_map(|(key, item)| {
-                let kind = item.kind(now);
-                let is_held = item.snapshot(now, kind).is_ok_and(|seen| !seen.holders.is_empty());
-                is_held.then(|| (key.to_string(), kind))
-            });
+            let held =
+                wanted.filter_map(|(key, item)| item.held_kind(now).map(|kind| (key.to_string(), kind)));
             // In order, so that a bound cuts off the same ones each time.
             Ok(Sightings::new(&search, held.collect::<BTreeMap<_, _>>(), true))
         })
@@ -300,7 +265,7 @@ impl Backend for Memory {
             let now = now();
             let mut items = store.items();
             let item = items.get_mut(name.key());
-            Ok(item.and_then(|item| (!item.is_free(now)).then(|| item.kind(now))))
+            Ok(item.and_then(|item| item.remembered_kind(now)))
         })
     }
 

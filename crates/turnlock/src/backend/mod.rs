@@ -13,6 +13,7 @@ use crate::doctor::Examinee;
 use crate::error::{Cause, Error};
 pub(crate) use search::{Search, Sightings};
 
+mod embedded;
 #[cfg(all(feature = "file", unix))]
 pub(crate) mod file;
 pub(crate) mod memory;

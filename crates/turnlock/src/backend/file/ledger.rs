@@ -17,8 +17,8 @@ use super::schema;
 use super::trouble::Trouble;
 use super::turn::{Call, Said, Turn};
 use super::wake_pipe;
+use crate::backend::embedded::now;
 use crate::backend::{Search, Sightings};
-use crate::clock;
 
 /// The file, as one client writes in it.
 pub(super) struct Ledger {
@@ -109,10 +109,7 @@ impl Ledger {
             }
             let Ok(mut row) = Row::read(&key, line.get(1)?) else { continue };
             row.void_the_dead(&self.place, self.presence.client(), now);
-            let kind = row.item.kind(now);
-            if row.item.snapshot(now, kind).is_ok_and(|seen| !seen.holders.is_empty()) {
-                found.push((key, kind));
-            }
+            found.extend(row.item.held_kind(now).map(|kind| (key, kind)));
         }
         Ok(Sightings::new(search, found, true))
     }
@@ -124,7 +121,7 @@ impl Ledger {
         let now = now();
         let Some(mut row) = Row::load(&transaction, name.key())? else { return Ok(None) };
         row.void_the_dead(&self.place, self.presence.client(), now);
-        Ok((!row.item.is_free(now)).then(|| row.item.kind(now)))
+        Ok(row.item.remembered_kind(now))
     }
 
     /// Writes down who a client is.
@@ -259,8 +256,4 @@ fn connect_once(place: &Place, presence: &Presence) -> Result<Connection, Troubl
 
 fn identity_of(place: &Place) -> Option<(u64, u64)> {
     fs::metadata(&place.database).ok().map(|metadata| (metadata.dev(), metadata.ino()))
-}
-
-fn now() -> Now {
-    Now { moment: clock::now(), wall: clock::wall_micros() }
 }

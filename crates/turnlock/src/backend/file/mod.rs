@@ -23,7 +23,7 @@ use turnlock_core::model::{
 };
 use turnlock_core::{ClientId, Kind, Lease, LockName, OwnerId};
 
-use super::memory::{OwnedClaim, unacknowledged};
+use super::embedded::{OwnedClaim, unacknowledged};
 use super::{Answer, Backend, Care, Examinees, Renewal, Search, Sent, Sightings, Signals, Step, Waiter};
 use crate::clock;
 use crate::error::Error;

@@ -7,17 +7,16 @@ mod sentinel;
 mod team;
 mod woken_master;
 
-use std::pin::Pin;
 use std::time::Duration;
 
 use libtest_mimic::Trial;
 use redis::AsyncCommands;
-use tokio::runtime::Handle;
-use turnlock_testkit::{ClusterSet, RedisServer, SentinelSet};
+use turnlock_testkit::{ClusterSet, RedisServer, SentinelSet, trial};
 
 use history::{Outcome, Turn, now, overlaps};
 use team::Team;
-use turnlock_testkit::trial;
+
+use crate::CaseFuture;
 
 pub(crate) use team::work;
 
@@ -28,8 +27,7 @@ const LIMIT: Duration = Duration::from_secs(400);
 const ROUNDS: usize = 10;
 
 /// A case, and why it cannot run here.
-type ShapeCase = (&'static str, fn() -> Option<String>, fn() -> LocalFuture);
-type LocalFuture = Pin<Box<dyn Future<Output = ()>>>;
+type ShapeCase = (&'static str, fn() -> Option<String>, fn() -> CaseFuture);
 
 /// Names an `async fn()` as a case of a shape.
 macro_rules! on {
@@ -59,18 +57,8 @@ const CASES: [&[ShapeCase]; 2] = [
 ];
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let trial = |(name, missing, case): &ShapeCase| {
-        let case = *case;
-        // The set-ups are used from one thread; the locks are not.
-        let run = move || async move {
-            let runtime = Handle::current();
-            let done = tokio::task::spawn_blocking(move || runtime.block_on(case())).await;
-            if let Err(panic) = done {
-                std::panic::resume_unwind(panic.into_panic());
-            }
-        };
-        trial(&format!("fail_over::{name}"), missing(), LIMIT, run)
-    };
+    let trial =
+        |(name, missing, case): &ShapeCase| trial(&format!("fail_over::{name}"), missing(), LIMIT, *case);
     CASES.iter().flat_map(|cases| cases.iter()).map(trial).collect()
 }
 

@@ -25,17 +25,8 @@ async fn every_grant_renewal_and_keeping_is_a_write() {
     let redis = connected(&server).await;
     let mut plain = server.client().await;
     let owner = OwnerId::from_wire(OWNER);
-    for kind in [
-        Kind::Lock,
-        Kind::Spin,
-        Kind::Fenced,
-        Kind::Fair,
-        Kind::Read,
-        Kind::Write,
-        Kind::Plain,
-        Kind::Semaphore,
-        Kind::Permits,
-    ] {
+    // A latch is granted to nobody.
+    for kind in Kind::ALL.into_iter().filter(|kind| *kind != Kind::Latch) {
         let name = LockName::of(kind, "", &format!("{kind:?}")).expect("a good name");
         let permits = if kind == Kind::Permits { 3 } else { 1 };
         if matches!(kind, Kind::Semaphore | Kind::Permits) {
