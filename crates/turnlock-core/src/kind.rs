@@ -54,6 +54,12 @@ impl Kind {
         matches!(self, Self::Read | Self::Latch)
     }
 
+    /// Whether a hold may pass from one waiter to the next within a process, and whether its waiters let other processes go first.
+    /// Others have an order of their own, a token for each grant, or nobody who is told.
+    pub fn is_handed_over(self) -> bool {
+        self == Self::Lock
+    }
+
     /// Whether an end is told by a message. Where it is not, a waiter asks again and again.
     pub fn is_told(self) -> bool {
         !matches!(self, Self::Spin | Self::Plain)

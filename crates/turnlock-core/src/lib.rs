@@ -12,12 +12,13 @@
 //! | [`owner`] | who holds: `<client uuid>:<number>` |
 //! | [`lease`] | how long a hold lasts, and how long its client may believe in it |
 //! | [`model`] | what each step does to a lock, and what it answers |
-//! | [`wait_queue`], [`wait_step`] | who of the local waiters asks the server, and when |
+//! | [`wait_queue`], [`wait_step`], [`courtesy`] | who of the local waiters asks the server, and when |
 //! | [`renewal`] | which hold is looked at next |
 //! | [`tally`] | what several servers' answers to one question decide |
 //! | [`backoff`], [`doubt`], [`request`], [`verdict`] | what to do when an answer is missing or surprising |
 
 pub mod backoff;
+pub mod courtesy;
 pub mod doubt;
 pub mod glob;
 pub mod kind;
@@ -35,6 +36,7 @@ pub mod wait_queue;
 pub mod wait_step;
 
 pub use backoff::Backoff;
+pub use courtesy::Courtesy;
 pub use doubt::Doubt;
 pub use glob::Glob;
 pub use kind::Kind;

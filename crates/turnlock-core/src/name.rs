@@ -165,7 +165,7 @@ impl LockName {
 impl PartialEq for LockName {
     fn eq(&self, other: &Self) -> bool {
         // By the brace rule `n` and `{n}` have one channel, and are two locks.
-        self.channel() == other.channel() && self.key() == other.key()
+        Arc::ptr_eq(&self.0, &other.0) || (self.channel() == other.channel() && self.key() == other.key())
     }
 }
 

@@ -38,6 +38,11 @@ impl<T> RenewalSchedule<T> {
         self.entries.remove(&appointment)
     }
 
+    /// Plans a look at another item instead, for the same time. Whether the plan still stood.
+    pub fn replace(&mut self, appointment: Appointment, item: T) -> bool {
+        self.entries.get_mut(&appointment).map(|entry| *entry = item).is_some()
+    }
+
     /// Takes out everything that is due.
     pub fn take_due(&mut self, now: Moment) -> Vec<T> {
         let after = Appointment { due: now, number: u64::MAX };
@@ -81,7 +86,10 @@ mod tests {
         assert_eq!(schedule.next_due(), Some(at(10)));
         assert_eq!(schedule.cancel(cancelled), Some("cancelled"));
         assert_eq!(schedule.cancel(cancelled), None);
-        assert_eq!(schedule.take_due(at(20)), ["first", "second"]);
+        let replaced = schedule.plan(at(15), "replaced");
+        assert!(schedule.replace(replaced, "in its place"));
+        assert!(!schedule.replace(cancelled, "too late"));
+        assert_eq!(schedule.take_due(at(20)), ["first", "in its place", "second"]);
         assert_eq!(schedule.take_due(at(20)), Vec::<&str>::new());
         assert_eq!((schedule.len(), schedule.take_all()), (1, vec!["late"]));
         assert!(schedule.is_empty());

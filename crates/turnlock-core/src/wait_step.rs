@@ -20,6 +20,8 @@ pub struct WaitView {
     pub hint: bool,
     /// Whether a hold of this very process is known to stand.
     pub held_here: bool,
+    /// Until when others go first.
+    pub not_before: Moment,
     /// The longest time between two looks.
     pub poll: Duration,
     /// Where nothing is told by messages: how long to pause after a refusal.
@@ -54,6 +56,9 @@ pub fn next_move(now: Moment, view: &WaitView) -> WaitMove {
             return WaitMove::SleepUntil(trusted);
         }
     }
+    if now < view.not_before {
+        return WaitMove::SleepUntil(view.not_before);
+    }
     let can_listen = view.pause.is_none() && !view.listening;
     let Some((asked, ttl)) = view.refused else {
         return if view.held_here && can_listen { WaitMove::Listen } else { WaitMove::Ask };
@@ -80,6 +85,7 @@ mod tests {
             listening: false,
             hint: false,
             held_here: false,
+            not_before: START,
             poll: POLL,
             pause: None,
         }
@@ -126,6 +132,16 @@ mod tests {
         let local = WaitView { pause, held_here: true, ..fresh() };
         assert_eq!(next_move(START, &local), WaitMove::SleepUntil(at(100)));
         assert_eq!(next_move(at(100), &local), WaitMove::Ask);
+    }
+
+    #[test]
+    fn whoever_lets_others_go_first_neither_asks_nor_listens_meanwhile() {
+        let polite = WaitView { not_before: at(2), hint: true, ..fresh() };
+        assert_eq!(next_move(at(1), &polite), WaitMove::SleepUntil(at(2)));
+        assert_eq!(next_move(at(2), &polite), WaitMove::Ask);
+        let polite = WaitView { not_before: at(2), hint: true, ..refused(Some(500)) };
+        assert_eq!(next_move(at(1), &polite), WaitMove::SleepUntil(at(2)));
+        assert_eq!(next_move(at(2), &polite), WaitMove::Ask);
     }
 
     #[test]

@@ -43,6 +43,7 @@ pub struct Builder {
     watchdog: Option<Duration>,
     retry_for: Option<Duration>,
     poll: Option<Duration>,
+    hand_over_window: Option<Duration>,
     key_prefix: String,
     label: Option<String>,
     connect: ConnectSettings,
@@ -81,6 +82,22 @@ impl Builder {
     /// has died.
     pub fn poll(mut self, time: Duration) -> Self {
         self.poll = Some(time);
+        self
+    }
+
+    /// How long after its grant a lock passes from one waiter of this client to the next without a word to the store. 10 ms when
+    /// not set, less for leases under 100 ms; zero turns it off.
+    ///
+    /// Under contention this is what makes turns cheap: the store is asked once a window, not once a turn. It concerns only
+    /// locks made by [`Client::lock`] that are renewed and not [`owned_by`](crate::Lock::owned_by) somebody; other kinds, fixed
+    /// leases and named owners always go by the store. When the window ends, the lock is given back, and if others listen for
+    /// it, in other processes, they go first.
+    ///
+    /// **Limits.** The waiters that are served within one window appear on the store as one owner. When somebody unlocks by
+    /// force, or the store loses its data, waiters of this client may still be served until the window ends. At most a tenth of
+    /// the [watchdog's](Builder::watchdog) lease.
+    pub fn hand_over_window(mut self, window: Duration) -> Self {
+        self.hand_over_window = Some(window);
         self
     }
 
@@ -305,13 +322,15 @@ impl Builder {
 
     fn settings(self) -> Result<Settings, Error> {
         let defaults = Settings::default();
+        let watchdog = match self.watchdog {
+            None => defaults.watchdog,
+            Some(lease) => {
+                Lease::new(lease).map_err(|error| Error::bad_setting("watchdog", error.to_string()))?
+            }
+        };
         let settings = Settings {
-            watchdog: match self.watchdog {
-                None => defaults.watchdog,
-                Some(lease) => {
-                    Lease::new(lease).map_err(|error| Error::bad_setting("watchdog", error.to_string()))?
-                }
-            },
+            watchdog,
+            hand_over_window: window(self.hand_over_window, defaults.hand_over_window, watchdog)?,
             response_timeout: positive("response_timeout", self.connect.response_timeout)?,
             connect_timeout: positive("connect_timeout", self.connect.connect_timeout)?
                 .unwrap_or(defaults.connect_timeout),
@@ -346,6 +365,21 @@ fn positive(setting: &'static str, time: Option<Duration>) -> Result<Option<Dura
     match time {
         Some(time) if time.is_zero() => Err(Error::bad_setting(setting, "zero leaves no time for anything")),
         time => Ok(time),
+    }
+}
+
+/// How long a lock may pass from waiter to waiter: for so long, nobody asks the store whether it is still held.
+fn window(wanted: Option<Duration>, usual: Duration, lease: Lease) -> Result<Duration, Error> {
+    let longest = lease.as_duration() / 10;
+    match wanted {
+        None => Ok(usual.min(longest)),
+        Some(window) if window <= longest => Ok(window),
+        Some(window) => Err(Error::bad_setting(
+            "hand_over_window",
+            format!(
+                "{window:?} is more than a tenth of the watchdog's lease: at most {longest:?}, or zero to turn it off"
+            ),
+        )),
     }
 }
 

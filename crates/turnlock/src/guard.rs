@@ -52,6 +52,7 @@ impl Guard {
     pub(crate) fn file_with(mut self, file: &Weak<OwnerFile>) -> Self {
         if let Some(file) = file.upgrade() {
             file.set_hold(&self.hold);
+            self.hold.state().is_personal = true;
         }
         self.file = Weak::clone(file);
         self
@@ -80,7 +81,9 @@ impl Guard {
         self.hold.name.as_str()
     }
 
-    /// The owner on the wire: `<client uuid>:<number>`, as it stands in the lock's hash.
+    /// The owner on the wire: `<client uuid>:<number>`, as it stands in the lock's hash. Guards that one after the other had the
+    /// lock without a word to the store have the same one: see
+    /// [`Builder::hand_over_window`](crate::Builder::hand_over_window).
     pub fn owner_id(&self) -> &OwnerId {
         &self.hold.owner
     }

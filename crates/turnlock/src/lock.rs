@@ -209,7 +209,8 @@ impl Lock {
     /// this side of it: all readers, or the writer.
     ///
     /// The holder is not asked. A holder of this client hears of it by [`Guard::lost`] right after, others when they next
-    /// renew; one with a fixed lease of another client, when its lease ends.
+    /// renew; one with a fixed lease of another client, when its lease ends. Waiters of the holder's client may still be handed
+    /// the lock until its [window](crate::Builder::hand_over_window) ends: 10 ms after its grant.
     ///
     /// Cancelling: the lock may have been freed or not.
     pub async fn force_unlock(&self) -> Result<bool, Error> {
@@ -250,7 +251,8 @@ impl Lock {
     pub(crate) async fn acquire(&self, patience: Patience) -> Result<Option<Guard>, Error> {
         let name = self.checked_name()?.clone();
         let replicas = self.named.replicas();
-        let ask = Ask { name, term: self.term()?, patience, permits: 1, replicas, under: None };
+        let is_anybodys = self.owner.is_none();
+        let ask = Ask { name, term: self.term()?, patience, permits: 1, replicas, is_anybodys, under: None };
         let shared = &self.named.engine.shared;
         match &self.owner {
             None => shared.on_runtime(engine::acquire(&self.named.engine, ask)).await,

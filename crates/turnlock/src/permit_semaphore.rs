@@ -127,7 +127,7 @@ impl PermitSemaphore {
             Some(lease) => Term::Fixed(lease.clone()?),
         };
         let (name, replicas) = (self.named.checked()?.clone(), self.named.replicas());
-        let ask = Ask { name, term, patience, permits, replicas, under: None };
+        let ask = Ask { name, term, patience, permits, replicas, is_anybodys: false, under: None };
         acquire_permits(&self.named.engine, ask).await
     }
 }

@@ -129,7 +129,7 @@ impl Semaphore {
     pub(crate) async fn take(&self, permits: u32, patience: Patience) -> Result<Option<Permits>, Error> {
         let term = Term::Fixed(Lease::LONGEST);
         let (name, replicas) = (self.named.checked()?.clone(), self.named.replicas());
-        let ask = Ask { name, term, patience, permits, replicas, under: None };
+        let ask = Ask { name, term, patience, permits, replicas, is_anybodys: false, under: None };
         acquire_permits(&self.named.engine, ask).await
     }
 }

@@ -16,6 +16,8 @@ pub(crate) struct Settings {
     pub(crate) retry_for: Duration,
     /// The longest time between two looks of a waiter.
     pub(crate) poll: Duration,
+    /// How long after its grant a lock passes from waiter to waiter of this client; zero: never.
+    pub(crate) hand_over_window: Duration,
     pub(crate) key_prefix: String,
     /// What the client calls itself; `None`: as its program.
     pub(crate) label: Option<String>,
@@ -26,6 +28,9 @@ pub(crate) struct Settings {
 /// How long to wait for an answer when nothing was said.
 const USUAL_PATIENCE: Duration = Duration::from_secs(1);
 
+/// How long a lock passes from waiter to waiter when nothing was said.
+pub(crate) const USUAL_WINDOW: Duration = Duration::from_millis(10);
+
 impl Default for Settings {
     fn default() -> Self {
         Self {
@@ -34,6 +39,7 @@ impl Default for Settings {
             connect_timeout: Duration::from_secs(5),
             retry_for: Duration::from_secs(30),
             poll: Duration::from_secs(1),
+            hand_over_window: USUAL_WINDOW,
             key_prefix: String::new(),
             label: None,
             replicas: 0,

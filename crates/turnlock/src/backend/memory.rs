@@ -129,6 +129,13 @@ impl MemoryStore {
         Ok(answer)
     }
 
+    /// How many hear of a release.
+    fn listeners(&self) -> u32 {
+        let clients = self.0.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let listeners = clients.iter().filter(|client| client.strong_count() > 0).count();
+        if self.0.mute.load(Ordering::Relaxed) { 0 } else { u32::try_from(listeners).unwrap_or(u32::MAX) }
+    }
+
     fn tell(&self, name: &LockName) {
         if self.0.mute.load(Ordering::Relaxed) {
             return;
@@ -184,7 +191,15 @@ impl Backend for Memory {
 
     fn release(&self, claim: Claim<'_>, _: Duration) -> Step<Released> {
         let (store, claim) = (self.store.clone(), OwnedClaim::of(claim));
-        at_once(move || store.step_and_tell(&claim.name, |item, now| item.release(now, &claim.as_claim())))
+        let step = move || {
+            store
+                .step_and_tell(&claim.name, |item, now| item.release(now, &claim.as_claim()))
+                .map(|released| (released, store.listeners()))
+        };
+        Box::pin(async move {
+            let Answer { value: (value, listeners), sent, .. } = at_once(step).await?;
+            Ok(Answer { told: (value == Released::Freed).then_some(listeners), ..Answer::new(value, sent) })
+        })
     }
 
     fn renew(&self, lines: &[Renewal], _: Care) -> Step<Vec<Option<Renewed>>> {

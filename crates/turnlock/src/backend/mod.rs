@@ -34,12 +34,14 @@ pub(crate) struct Answer<T> {
     pub(crate) sent: Sent,
     /// How many replicas have acknowledged it, where that was asked for.
     pub(crate) replicas: u32,
+    /// How many clients were told of it, this one included if it listens; where that is known.
+    pub(crate) told: Option<u32>,
 }
 
 impl<T> Answer<T> {
     /// An answer of the store alone.
     pub(crate) fn new(value: T, sent: Sent) -> Self {
-        Self { value, sent, replicas: 0 }
+        Self { value, sent, replicas: 0, told: None }
     }
 }
 

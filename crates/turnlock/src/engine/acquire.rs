@@ -28,6 +28,8 @@ pub(crate) struct Ask {
     pub(crate) permits: u32,
     /// How many replicas must have acknowledged the grant, and each renewal.
     pub(crate) replicas: u32,
+    /// Whether it may be handed over by one of this process; then it has the owner of that one.
+    pub(crate) is_anybodys: bool,
     /// The write hold of the same owner, under which it wants to read.
     pub(crate) under: Option<Arc<Hold>>,
 }
@@ -84,6 +86,10 @@ pub(crate) async fn acquire(engine: &Arc<Engine>, ask: Ask) -> Result<Option<Gua
     let mut troubles = Troubles::new(shared.settings.retry_for, ask.patience);
     loop {
         shared.check_open()?;
+        if let Some(guard) = attempt.take_over() {
+            tracing::trace!(name = %ask.name, "handed over");
+            return Ok(Some(guard));
+        }
         let now = clock::now();
         let look = first_look.take().unwrap_or_else(|| attempt.seat.look());
         if ask.patience != Patience::None && now >= end {
@@ -108,15 +114,10 @@ pub(crate) async fn acquire(engine: &Arc<Engine>, ask: Ask) -> Result<Option<Gua
             refused,
             listening: look.listening,
             hint: attempt.seat.bell.take_hint(),
-            // Who will not wait is told by the store, not by what this process believes.
+            // Who will not wait is told by the store, not by what this process believes, and at once.
             held_here: look.held_here && ask.patience != Patience::None,
-            poll: match kind {
-                // A fair lock's waiters are looked after by the attendance.
-                Kind::Fair => NO_POLL,
-                // The word that a writer waits has to be said again.
-                Kind::Write => shared.settings.poll.min(LONGEST_NAP),
-                _ => shared.settings.poll,
-            },
+            not_before: if ask.patience == Patience::None { now } else { look.not_before },
+            poll: longest_poll(kind, shared.settings.poll),
             pause: (!kind.is_told()).then_some(pause),
         };
         match next_move(now, &view) {
@@ -181,6 +182,17 @@ const LONGEST_SPIN: Duration = Duration::from_millis(128);
 
 /// As good as never.
 const NO_POLL: Duration = Duration::from_secs(3600);
+
+/// The longest time between two looks of one who waits.
+fn longest_poll(kind: Kind, usual: Duration) -> Duration {
+    match kind {
+        // A fair lock's waiters are looked after by the attendance.
+        Kind::Fair => NO_POLL,
+        // The word that a writer waits has to be said again.
+        Kind::Write => usual.min(LONGEST_NAP),
+        _ => usual,
+    }
+}
 
 /// Asks the store once, as an errand. Past the caller's end a request gets the time that any request gets, and no more.
 async fn send(shared: &Shared, attempt: Attempt, ask: &Ask) -> Result<(Attempt, Outcome), Error> {

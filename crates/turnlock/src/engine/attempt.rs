@@ -12,6 +12,7 @@ use super::hold::{Hold, Term};
 use super::question::check_age;
 use super::rooms::{Join, Look, Seat};
 use crate::backend::{Answer, Care, Failure};
+use crate::clock;
 use crate::error::{Error, LostReason};
 use crate::guard::Guard;
 
@@ -41,6 +42,14 @@ pub(super) struct Attempt {
     attendee: Option<Attendee>,
 }
 
+/// Whether one who asks so may be handed a hold of this process: one that is acknowledged by so many replicas.
+fn takes(engine: &Engine, ask: &Ask) -> Option<u32> {
+    let waits = ask.patience != Patience::None && ask.name.kind().is_handed_over();
+    let is_renewed = matches!(ask.term, Term::Renewed(_));
+    let is_on = !engine.shared.settings.hand_over_window.is_zero();
+    (ask.is_anybodys && waits && is_renewed && is_on).then_some(ask.replicas)
+}
+
 impl Attempt {
     /// Takes a seat; `None` when that would mean to push in.
     pub(super) fn begin(engine: &Arc<Engine>, ask: &Ask, limit: Duration) -> Option<(Self, Look)> {
@@ -56,7 +65,7 @@ impl Attempt {
         };
         let (seat, look) = match ask.name.kind() {
             Kind::Fair => shared.rooms.enter(&ask.name.for_waiter(&owner), join)?,
-            _ => shared.rooms.enter(&ask.name, join)?,
+            _ => shared.rooms.enter_as(&ask.name, join, takes(engine, ask))?,
         };
         let attempt = Self {
             engine: Arc::clone(engine),
@@ -78,6 +87,22 @@ impl Attempt {
         Some((attempt, look))
     }
 
+    /// What it was handed by another of this process, if it is still good.
+    pub(super) fn take_over(&mut self) -> Option<Guard> {
+        let handed = self.seat.bell.take_handed()?;
+        let shared = &self.engine.shared;
+        if shared.may_hand_over(&handed) {
+            let hold = Arc::new(handed.handed_over(self.term, self.replicas, clock::now()));
+            let window_end = shared.window_end(&hold);
+            let watch = || shared.watchdog.hand_over(&handed, &hold);
+            if self.seat.take_over(&handed, &hold, window_end, watch) {
+                return Some(Guard::new(Arc::clone(&self.engine), hold, self.term, None));
+            }
+        }
+        shared.give_back_handed(handed);
+        None
+    }
+
     fn claim(&self) -> Claim<'_> {
         let under = self.under.as_ref().map(|hold| &hold.owner);
         Claim { permits: self.permits, under, ..Claim::new(&self.name, &self.owner, 1) }
@@ -95,7 +120,7 @@ impl Attempt {
         let care = Care { limit: self.limit, replicas: self.replicas };
         let asked = self.engine.shared.backend.acquire(self.claim(), wish, care);
         let (answer, sent, replicas) = match asked.await {
-            Ok(Answer { value, sent, replicas }) => (value, sent, replicas),
+            Ok(Answer { value, sent, replicas, .. }) => (value, sent, replicas),
             Err(failure) => {
                 self.has_failed(&failure);
                 return (self, Err(failure));
@@ -189,6 +214,9 @@ impl Drop for Attempt {
     fn drop(&mut self) {
         self.attendee = None;
         let shared = &self.engine.shared;
+        if let Some(handed) = self.seat.give_up() {
+            shared.hand_on(handed);
+        }
         if let Some(doubt) = self.doubt.take() {
             shared.sweep(self.claim(), self.limit, doubt);
         } else if self.left_traces {

@@ -38,11 +38,11 @@ impl Shared {
 
     /// Lets holds of our own hear of it.
     fn look_at_holds(&self, name: &LockName, is_meant: impl Fn(&OwnerId) -> bool) {
-        for hold in self.rooms.holds(name) {
+        self.rooms.for_holds(name, |hold| {
             if is_meant(&hold.owner) || hold.permit_ids().any(|id| is_meant(&id)) {
-                self.watchdog.look_now(&hold);
+                self.watchdog.look_now(hold);
             }
-        }
+        });
     }
 }
 

@@ -32,8 +32,12 @@ pub(crate) struct Hold {
     pub(crate) name: LockName,
     /// Used for this hold and never again.
     pub(crate) owner: OwnerId,
-    /// When it was asked for, the time that it was granted.
+    /// When it was asked for, the time that it was granted; or when it was handed over.
     pub(crate) began: Moment,
+    /// When the store's grant was heard of, whoever has had it since.
+    pub(super) granted: Moment,
+    /// Whether another of this process had it before.
+    pub(super) was_handed_over: bool,
     /// How many permits it is, where there are permits.
     pub(crate) permits: u32,
     /// Held while a step of this hold is under way: steps of one owner go one after the other.
@@ -73,6 +77,8 @@ pub(crate) struct HoldState {
     pub(crate) renewals: u32,
     /// A request of this hold that got no answer.
     pub(crate) doubt: Option<Doubt>,
+    /// Not to be handed over: somebody knows the owner as one of their own.
+    pub(crate) is_personal: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,33 +92,73 @@ pub(crate) enum Standing {
 impl Hold {
     /// A hold that the store has just granted to one guard.
     pub(crate) fn granted(claim: Claim<'_>, term: Term, sent: Moment, doubt: Option<Doubt>) -> Self {
-        let mut state = HoldState {
-            standing: Standing::Held,
-            guards: 0,
-            confirmed: 1,
-            end_sent: None,
-            found_gone: false,
-            renewed_guards: 0,
-            renewal: None,
-            appointment: None,
-            renewals: 0,
-            doubt,
-        };
-        state.add_guard(term);
         Self {
             name: claim.name.clone(),
             owner: claim.owner.clone(),
             began: sent,
+            granted: clock::now(),
+            was_handed_over: false,
             permits: claim.permits,
             lane: tokio::sync::Mutex::new(()),
             believed_until: AtomicU64::new(term.lease().local_end(sent).as_micros()),
             may_last_until: AtomicU64::new((clock::now() + term.lease().as_duration()).as_micros()),
             replicas_wanted: AtomicU32::new(0),
             replicas_reached: AtomicU32::new(0),
-            state: Mutex::new(state),
+            state: Mutex::new(HoldState { doubt, ..HoldState::new(term) }),
             ended: Notify::new(),
             renewed: Notify::new(),
         }
+    }
+
+    /// The same hold of the store, for the next one who has it here and wants it acknowledged by so many replicas, which are
+    /// not more than those that have.
+    pub(super) fn handed_over(&self, term: Term, replicas: u32, now: Moment) -> Self {
+        Self {
+            name: self.name.clone(),
+            owner: self.owner.clone(),
+            began: now,
+            granted: self.granted,
+            was_handed_over: true,
+            permits: self.permits,
+            lane: tokio::sync::Mutex::new(()),
+            believed_until: AtomicU64::new(self.believed_until.load(Ordering::Acquire)),
+            may_last_until: AtomicU64::new(self.may_last_until.load(Ordering::Acquire)),
+            replicas_wanted: AtomicU32::new(replicas),
+            replicas_reached: AtomicU32::new(if replicas > 0 { self.replicas_reached() } else { 0 }),
+            state: Mutex::new(HoldState::new(term)),
+            ended: Notify::new(),
+            renewed: Notify::new(),
+        }
+    }
+
+    /// Ends what the only guard stands for, if the store can be left to believe that nothing has changed: nothing is under way
+    /// or in doubt, and nobody knows the owner. Whether it did.
+    pub(super) fn end_turn(&self, term: Term) -> bool {
+        // A step may be under way although nobody waits for it any more: a reentry that was cancelled.
+        let Ok(_no_step) = self.lane.try_lock() else { return false };
+        let mut state = self.state();
+        let is_clean = state.standing == Standing::Held
+            && state.guards == 1
+            && !state.is_personal
+            && state.stands_as_granted();
+        if is_clean {
+            state.remove_guard(term);
+        }
+        is_clean
+    }
+
+    /// Leaves what it has on the store to the one that it was handed to, and the next look at it. `None` when something may have
+    /// happened to it: the watchdog has looked, or a step of guards that are long gone, which came late, ends it now.
+    pub(super) fn pass_on(&self) -> Option<Appointment> {
+        let _no_step = self.lane.try_lock().ok()?;
+        let mut state = self.state();
+        if !state.stands_as_granted() {
+            return None;
+        }
+        let appointment = state.appointment.take()?;
+        // Such a step finds nothing to end from now on.
+        state.confirmed = 0;
+        Some(appointment)
     }
 
     /// The same, acknowledged by `reached` replicas where `wanted` had to.
@@ -214,6 +260,33 @@ impl Hold {
 }
 
 impl HoldState {
+    /// What one guard holds.
+    fn new(term: Term) -> Self {
+        let mut state = Self {
+            standing: Standing::Held,
+            guards: 0,
+            confirmed: 1,
+            end_sent: None,
+            found_gone: false,
+            renewed_guards: 0,
+            renewal: None,
+            appointment: None,
+            renewals: 0,
+            doubt: None,
+            is_personal: false,
+        };
+        state.add_guard(term);
+        state
+    }
+
+    /// Whether the store has it once, and nothing was sent that might change that.
+    fn stands_as_granted(&self) -> bool {
+        (self.confirmed, self.renewals) == (1, 0)
+            && self.doubt.is_none()
+            && self.end_sent.is_none()
+            && !self.found_gone
+    }
+
     pub(crate) fn add_guard(&mut self, term: Term) {
         self.guards += 1;
         if let Term::Renewed(lease) = term {

@@ -100,6 +100,7 @@ impl Shared {
         let Some((_, number)) = hold.owner.parts() else { return Ok(()) };
         let held_for = clock::now().since(hold.began);
         let since = SystemTime::now().checked_sub(held_for).unwrap_or(SystemTime::UNIX_EPOCH);
+        hold.state().is_personal = true;
         self.introduction.announced().insert(number, (since, Arc::downgrade(hold)));
         let what = || format!("to announce lock {:?}", hold.name.as_str());
         self.introduce().await.map_err(|failure| failure.into_error(what))

@@ -7,6 +7,7 @@ mod attendance;
 mod errand;
 mod farewells;
 mod force;
+mod hand_over;
 mod hold;
 mod introduction;
 mod on_runtime;

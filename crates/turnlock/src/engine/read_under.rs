@@ -28,7 +28,8 @@ pub(crate) async fn read_under(
     }
     let name = write.name.of_other_kind(Kind::Read);
     let under = Some(Arc::clone(write));
-    let ask = Ask { name, term, patience: Patience::Endless, permits: 1, replicas, under };
+    let ask =
+        Ask { name, term, patience: Patience::Endless, permits: 1, replicas, is_anybodys: false, under };
     let lost = || Error::Lost { name: write.name.to_string(), reason: LostReason::Taken };
     acquire(engine, ask).await?.ok_or_else(lost)
 }

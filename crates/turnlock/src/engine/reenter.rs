@@ -66,7 +66,7 @@ async fn deepen(engine: Arc<Engine>, hold: Arc<Hold>, deepening: Deepening) -> R
                 shared.lose(&hold, LostReason::Taken);
                 return Err(Error::Lost { name: name(), reason: LostReason::Taken });
             }
-            Ok(Answer { value, sent, replicas: reached }) => {
+            Ok(Answer { value, sent, replicas: reached, .. }) => {
                 let token = match value {
                     Acquired::GrantedWith { token } => Some(token),
                     _ => None,

@@ -25,6 +25,9 @@ impl Shared {
     /// Gives back what one guard holds, and waits for it, but not for longer than failures are borne: then the engine
     /// goes on alone.
     pub(crate) async fn give_back(self: &Arc<Self>, hold: Arc<Hold>, term: Term) -> Result<(), Error> {
+        if self.hand_over(&hold, term) {
+            return Ok(());
+        }
         let give_up = clock::now() + self.settings.retry_for;
         let work = self.begin_release(Arc::clone(&hold), term, give_up);
         if self.errands.are_closed() {
@@ -39,6 +42,9 @@ impl Shared {
 
     /// Gives back what a dropped guard held, in the background.
     pub(crate) fn give_back_later(self: &Arc<Self>, hold: Arc<Hold>, term: Term) {
+        if self.hand_over(&hold, term) {
+            return;
+        }
         let name = hold.name.clone();
         let work = self.begin_release(hold, term, Moment::NEVER);
         self.errands.adopt(async move {
@@ -60,18 +66,25 @@ impl Shared {
         if is_last {
             self.watchdog.forget(&hold);
         }
-        let shared = Arc::clone(self);
-        async move {
-            let outcome = shared.bring_down(&hold, give_up).await;
-            let end = hold.may_last_until().min(remembered_until(&hold));
-            if matches!(outcome, Err(Error::InDoubt { .. })) && clock::now() < end {
-                shared.bring_down_later(&hold);
-            }
-            if is_last {
-                shared.rooms.vacate(&hold);
-            }
-            outcome
+        Arc::clone(self).finish_release(hold, is_last, give_up)
+    }
+
+    /// Ends on the store what guards stood for that are gone; all of it, if the last one is.
+    pub(super) async fn finish_release(
+        self: Arc<Self>,
+        hold: Arc<Hold>,
+        is_last: bool,
+        give_up: Moment,
+    ) -> Result<(), Error> {
+        let outcome = self.bring_down(&hold, give_up).await;
+        let end = hold.may_last_until().min(remembered_until(&hold));
+        if matches!(outcome, Err(Error::InDoubt { .. })) && clock::now() < end {
+            self.bring_down_later(&hold);
         }
+        if is_last {
+            self.rooms.vacate(&hold);
+        }
+        outcome
     }
 
     /// Lowers the count on the store to the number of guards, in the background. Who wanted to know has been told already.
@@ -146,7 +159,14 @@ impl Shared {
     /// Sends the release once.
     async fn lower(&self, hold: &Hold, target: u32) -> Result<Result<(), Error>, Failure> {
         let name = || hold.name.to_string();
+        let lets_others_go_first =
+            target == 0 && hold.name.kind().is_handed_over() && self.rooms.is_giving_back(&hold.name);
         let answer = self.backend.release(hold.claim(target), self.release_limit(hold)).await;
+        if let Ok(Answer { told: Some(told), .. }) = answer
+            && lets_others_go_first
+        {
+            self.rooms.has_given_back(&hold.name, told);
+        }
         self.forget_after(hold, target, &answer);
         match answer {
             Err(failure) => {

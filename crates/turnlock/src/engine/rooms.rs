@@ -1,13 +1,15 @@
 use std::collections::HashMap;
+use std::collections::hash_map::{Entry, OccupiedEntry};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 use turnlock_core::wait_queue::{Ticket, WaitQueue};
-use turnlock_core::{Kind, LockName};
+use turnlock_core::{Courtesy, Kind, LockName, Moment, OwnerId};
 
 use super::hold::Hold;
 use crate::backend::Backend;
+use crate::clock;
 
 /// The waiting rooms of this process: one for each lock that somebody here holds or wants. Who waits for a fair lock has
 /// a room of its own, since it has a place of its own in the queue on the store.
@@ -22,6 +24,8 @@ struct Room {
     queue: WaitQueue<Arc<Bell>>,
     holds: Holds,
     listening: bool,
+    /// What is owed to others since the last release of this process.
+    courtesy: Option<Courtesy>,
 }
 
 /// The holds of this process on one lock, as far as is known: at most one, but for readers and permits.
@@ -34,6 +38,10 @@ struct Holds {
 impl Holds {
     fn iter(&self) -> impl Iterator<Item = &Arc<Hold>> {
         self.first.iter().chain(&self.more)
+    }
+
+    fn contains(&self, hold: &Arc<Hold>) -> bool {
+        self.iter().any(|known| Arc::ptr_eq(known, hold))
     }
 
     fn is_empty(&self) -> bool {
@@ -73,9 +81,21 @@ impl Holds {
 pub(crate) struct Bell {
     rung: Notify,
     hint: AtomicBool,
+    /// Whether this waiter may be handed a hold of this process, if it is acknowledged by so many replicas.
+    takes: Option<u32>,
+    /// What it was handed. Set only while the waiter is in its queue, under the lock of the rooms.
+    handed: Mutex<Option<Arc<Hold>>>,
 }
 
 impl Bell {
+    fn of_one_who_takes(takes: Option<u32>) -> Arc<Self> {
+        Arc::new(Self { takes, ..Self::default() })
+    }
+
+    pub(super) fn take_handed(&self) -> Option<Arc<Hold>> {
+        self.handed.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
     pub(super) fn ring(&self) {
         self.hint.store(true, Ordering::Release);
         self.rung.notify_one();
@@ -111,6 +131,8 @@ pub(crate) struct Look {
     pub(crate) may_ask: bool,
     pub(crate) held_here: bool,
     pub(crate) listening: bool,
+    /// Until when others go first.
+    pub(crate) not_before: Moment,
 }
 
 impl Rooms {
@@ -124,13 +146,23 @@ impl Rooms {
 
     /// Joins the queue at its end; `None` when that would mean to wait behind somebody and `join` forbids it.
     pub(crate) fn enter(self: &Arc<Self>, name: &LockName, join: Join) -> Option<(Seat, Look)> {
-        let bell = Arc::new(Bell::default());
+        self.enter_as(name, join, None)
+    }
+
+    /// The same, for one who also takes what this process holds, if it is acknowledged by so many replicas.
+    pub(super) fn enter_as(
+        self: &Arc<Self>,
+        name: &LockName,
+        join: Join,
+        takes: Option<u32>,
+    ) -> Option<(Seat, Look)> {
+        let bell = Bell::of_one_who_takes(takes);
         let mut rooms = self.lock();
-        let (ticket, look) = match rooms.get_mut(name) {
-            Some(room) if join == Join::IfEmpty && !room.queue.is_empty() => return None,
-            Some(room) => room.enter(&bell, name.kind(), join),
-            None => rooms.entry(name.clone()).or_default().enter(&bell, name.kind(), join),
+        let room = match rooms.entry(name.clone()) {
+            Entry::Occupied(room) if join == Join::IfEmpty && !room.get().queue.is_empty() => return None,
+            room => room.or_default(),
         };
+        let (ticket, look) = room.enter(&bell, name.kind(), join);
         drop(rooms);
         Some((Seat { rooms: Arc::clone(self), name: name.clone(), ticket, bell, seated: true }, look))
     }
@@ -138,18 +170,60 @@ impl Rooms {
     /// A hold of this process ended, by whatever way: those in front may ask now.
     pub(crate) fn vacate(&self, hold: &Arc<Hold>) {
         let mut rooms = self.lock();
-        let Some(room) = rooms.get_mut(&hold.name) else {
-            return;
-        };
-        if room.holds.remove(hold) {
-            room.ring_front();
-            self.tidy(rooms, &hold.name);
+        let Entry::Occupied(mut room) = rooms.entry(hold.name.clone()) else { return };
+        if room.get_mut().holds.remove(hold) {
+            room.get().ring_front();
+            self.tidy(room);
+        }
+    }
+
+    /// Hands a hold to the first who waits, if that one takes it and `end_turn` ends what its guard stands for. Whether it did.
+    pub(super) fn hand_over(&self, hold: &Arc<Hold>, end_turn: impl FnOnce() -> bool) -> bool {
+        let rooms = self.lock();
+        let Some(room) = rooms.get(&hold.name) else { return false };
+        let Some(bell) = room.queue.front().next() else { return false };
+        let is_taken = bell.takes.is_some_and(|replicas| hold.replicas_wanted() >= replicas);
+        if !is_taken || !room.holds.contains(hold) || !end_turn() {
+            return false;
+        }
+        *bell.handed.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(hold));
+        bell.ring();
+        true
+    }
+
+    /// The window of an owner's hold is over: takes back what was handed over of it and not taken, since who does not run must not
+    /// keep it from others. Else the first who waits is told that it is the first, which it may not know.
+    pub(super) fn end_window(&self, name: &LockName, owner: &OwnerId) -> Option<Arc<Hold>> {
+        let rooms = self.lock();
+        let bell = rooms.get(name)?.queue.front().next()?;
+        let mut handed = bell.handed.lock().unwrap_or_else(PoisonError::into_inner);
+        let handed = handed.take_if(|hold| hold.owner == *owner);
+        if handed.is_none() {
+            bell.ring();
+        }
+        handed
+    }
+
+    /// A hold is about to be given back to the store. Whether somebody here waits for it, who shall let others go first.
+    pub(super) fn is_giving_back(&self, name: &LockName) -> bool {
+        let mut rooms = self.lock();
+        let room = rooms.get_mut(name).filter(|room| !room.queue.is_empty());
+        room.map(|room| room.courtesy = Some(Courtesy::begin(clock::now()))).is_some()
+    }
+
+    /// It was given back, and so many were told.
+    pub(super) fn has_given_back(&self, name: &LockName, told: u32) {
+        if let Some(courtesy) = self.lock().get_mut(name).and_then(|room| room.courtesy.as_mut()) {
+            courtesy.was_told_to(told, clock::now());
         }
     }
 
     /// A release of `name` was heard of.
     pub(crate) fn ring(&self, name: &LockName) {
-        if let Some(room) = self.lock().get(name) {
+        if let Some(room) = self.lock().get_mut(name) {
+            if let Some(courtesy) = &mut room.courtesy {
+                courtesy.hears(clock::now());
+            }
             room.ring_front();
         }
     }
@@ -169,6 +243,13 @@ impl Rooms {
         self.lock().get(name).map_or_else(Vec::new, |room| room.holds.iter().cloned().collect())
     }
 
+    /// Does something to the holds of this process on `name`, while none of them can pass to another.
+    pub(super) fn for_holds(&self, name: &LockName, each: impl FnMut(&Arc<Hold>)) {
+        if let Some(room) = self.lock().get(name) {
+            room.holds.iter().for_each(each);
+        }
+    }
+
     /// How many holds there are, or are being given back; and how many locks are only wanted.
     pub(crate) fn census(&self) -> (usize, usize) {
         let rooms = self.lock();
@@ -182,18 +263,16 @@ impl Rooms {
     }
 
     /// Clears a room that nobody uses any more.
-    fn tidy(&self, mut rooms: MutexGuard<'_, HashMap<LockName, Room>>, name: &LockName) {
-        let Some(room) = rooms.get_mut(name) else { return };
-        if !room.queue.is_empty() {
+    fn tidy(&self, mut room: OccupiedEntry<'_, LockName, Room>) {
+        if !room.get().queue.is_empty() {
             return;
         }
-        let was_listening = std::mem::take(&mut room.listening);
-        if room.holds.is_empty() {
-            rooms.remove(name);
-        }
         // Under the lock, so that it cannot overtake the wish of one who comes next.
-        if was_listening {
-            self.backend.unlisten(name);
+        if std::mem::take(&mut room.get_mut().listening) {
+            self.backend.unlisten(room.key());
+        }
+        if room.get().holds.is_empty() {
+            room.remove();
         }
     }
 }
@@ -212,6 +291,7 @@ impl Room {
             may_ask: ticket.is_none_or(|ticket| self.queue.is_in_front(ticket)),
             held_here: ticket.is_some() && self.holds.iter().any(|hold| !kind.goes_with(hold.name.kind())),
             listening: self.listening,
+            not_before: self.courtesy.as_ref().map_or(Moment::from_micros(0), Courtesy::ends),
         }
     }
 
@@ -221,6 +301,7 @@ impl Room {
             !hold.name.kind().goes_with(known.name.kind())
                 && !under.is_some_and(|under| Arc::ptr_eq(under, known))
         };
+        self.courtesy = None;
         let displaced = if self.holds.is_empty() { Vec::new() } else { self.holds.take(is_gone) };
         self.holds.add(hold);
         displaced
@@ -250,7 +331,12 @@ impl Seat {
     pub(crate) fn look(&self) -> Look {
         let rooms = self.rooms.lock();
         // One who stands aside keeps no room open, and may ask all the same.
-        let nowhere = Look { may_ask: self.ticket.is_none(), held_here: false, listening: false };
+        let nowhere = Look {
+            may_ask: self.ticket.is_none(),
+            held_here: false,
+            listening: false,
+            not_before: Moment::from_micros(0),
+        };
         rooms.get(&self.name).map_or(nowhere, |room| room.look(self.ticket, self.name.kind()))
     }
 
@@ -267,25 +353,65 @@ impl Seat {
         self.leave(Some((hold, under)))
     }
 
+    /// Takes what was handed over: puts `hold` in the place of `handed` and leaves the queue, in one go. Not when what stood there
+    /// is gone, or `is_still_good` says no.
+    ///
+    /// Who comes to the front by that is told only from `telling_from` on. Before that it will most likely be handed the lock
+    /// next, and waking it twice would double the cost of a turn.
+    pub(super) fn take_over(
+        &mut self,
+        handed: &Arc<Hold>,
+        hold: &Arc<Hold>,
+        telling_from: Moment,
+        is_still_good: impl FnOnce() -> bool,
+    ) -> bool {
+        let mut rooms = self.rooms.lock();
+        let Entry::Occupied(mut entry) = rooms.entry(self.name.clone()) else { return false };
+        let room = entry.get_mut();
+        if !room.holds.contains(handed) || !is_still_good() {
+            return false;
+        }
+        room.holds.remove(handed);
+        room.holds.add(hold);
+        self.seated = false;
+        if let Some(ticket) = self.ticket {
+            let is_telling = clock::now() >= telling_from;
+            room.queue.leave(ticket).filter(|_| is_telling).for_each(|bell| bell.ring());
+        }
+        self.rooms.tidy(entry);
+        true
+    }
+
+    /// Leaves the queue. What was handed over meanwhile and not taken.
+    pub(super) fn give_up(&mut self) -> Option<Arc<Hold>> {
+        self.leave(None);
+        self.bell.take_handed()
+    }
+
     fn leave(&mut self, granted: Option<(&Arc<Hold>, Option<&Arc<Hold>>)>) -> Vec<Arc<Hold>> {
         if !std::mem::take(&mut self.seated) {
             return Vec::new();
         }
         let mut rooms = self.rooms.lock();
-        let displaced = granted.map(|(hold, under)| {
-            // The room of one waiter of a fair lock is not the one that the hold belongs in, and one who stood aside may
-            // find no room at all.
-            match rooms.get_mut(&hold.name) {
-                Some(room) => room.admit(hold, under),
-                None => rooms.entry(hold.name.clone()).or_default().admit(hold, under),
-            }
-        });
-        let Some(room) = rooms.get_mut(&self.name) else { return displaced.unwrap_or_default() };
-        if let Some(ticket) = self.ticket {
-            room.queue.leave(ticket).for_each(|bell| bell.ring());
+        // The room of one waiter of a fair lock is not the one that the hold belongs in, and one who stood aside may find no
+        // room at all.
+        let (elsewhere, here) = match granted {
+            Some((hold, _)) if hold.name != self.name || self.ticket.is_none() => (granted, None),
+            granted => (None, granted),
+        };
+        let mut displaced = Vec::new();
+        if let Some((hold, under)) = elsewhere {
+            displaced = rooms.entry(hold.name.clone()).or_default().admit(hold, under);
         }
-        self.rooms.tidy(rooms, &self.name);
-        displaced.unwrap_or_default()
+        let Entry::Occupied(mut room) = rooms.entry(self.name.clone()) else { return displaced };
+        if let Some((hold, under)) = here {
+            displaced = room.get_mut().admit(hold, under);
+        }
+        if let Some(ticket) = self.ticket {
+            room.get_mut().queue.leave(ticket).for_each(|bell| bell.ring());
+        }
+        self.rooms.tidy(room);
+        displaced
     }
 }
 

@@ -75,6 +75,14 @@ impl Watchdog {
         }
     }
 
+    /// Looks after a hold that was handed over in place of the one that it was, if that one passes on.
+    pub(super) fn hand_over(&self, from: &Hold, to: &Arc<Hold>) -> bool {
+        let mut schedule = self.schedule();
+        let Some(appointment) = from.pass_on() else { return false };
+        to.state().appointment = Some(appointment);
+        schedule.replace(appointment, Arc::clone(to))
+    }
+
     /// Stops looking after a hold.
     pub(crate) fn forget(&self, hold: &Hold) {
         let mut schedule = self.schedule();
@@ -123,11 +131,11 @@ pub(super) async fn run(engine: Weak<Shared>) {
                 shared.lose(&hold, LostReason::Expired);
                 continue;
             }
+            // First of all, so that it is not handed over with a plan that leaves out the next renewal.
+            let renewal = RenewalUnderWay::begin(Arc::clone(&hold));
             // Until an answer comes, the only thing left to watch for is the end.
             shared.watchdog.plan(&hold, Moment::NEVER);
-            if hold.name.kind().is_leased()
-                && let Some(hold) = RenewalUnderWay::begin(hold)
-            {
+            if let Some(hold) = renewal.filter(|hold| hold.name.kind().is_leased()) {
                 lines.push((line(&shared, &hold, now), hold));
             }
         }
@@ -180,7 +188,7 @@ async fn renew(shared: Arc<Shared>, lines: Vec<Line>) {
     let asked = clock::now();
     let (outcomes, sent, reached) =
         match shared.backend.renew(&renewals, Care { limit, replicas: wanted }).await {
-            Ok(Answer { value, sent, replicas }) => {
+            Ok(Answer { value, sent, replicas, .. }) => {
                 if replicas < wanted && value.contains(&None) {
                     let holds = holds.len();
                     tracing::warn!(

@@ -16,6 +16,7 @@ mod file_faults;
 mod file_store;
 mod find;
 mod ground;
+mod hand_over;
 mod interop;
 mod network_faults;
 mod red_lock;
@@ -82,6 +83,9 @@ fn main() {
         for case in find::CASES.concat() {
             trials.push(trial_about("find", store, Kind::Lock, case, missing.clone()));
         }
+        for case in hand_over::CASES {
+            trials.push(trial_about("hand_over", store, Kind::Lock, *case, missing.clone()));
+        }
         for case in who::CASES {
             trials.push(trial_about("who", store, Kind::Lock, *case, missing.clone()));
         }
@@ -100,7 +104,9 @@ fn main() {
     trials.extend(file_faults::CASES.iter().map(|case| trial(Store::File, Kind::Lock, *case, None)));
     trials.extend(replicas::trials());
     let missing = Store::Redis.missing();
-    for (about, cases) in [("find", find::REDIS_CASES), ("who", who::REDIS_CASES)] {
+    for (about, cases) in
+        [("find", find::REDIS_CASES), ("hand_over", hand_over::REDIS_CASES), ("who", who::REDIS_CASES)]
+    {
         for case in cases {
             trials.push(trial_about(about, Store::Redis, Kind::Lock, *case, missing.clone()));
         }

@@ -197,9 +197,9 @@ impl Rig {
         format!("{}{end}", self.prefix)
     }
 
-    /// How often a case does again what goes wrong once in a thousand times. Where other cases use the same servers it is a
-    /// tenth: what is new there is the way to the store, and not the order of steps. On a file, whose steps are those of the
-    /// store in memory, it is a third.
+    /// How often a case does again what goes wrong once in a thousand times. On a server of its own it is half of that, where other
+    /// cases use the same servers a tenth: what is new there is the way to the store, and not the order of steps. On a file, whose
+    /// steps are those of the store in memory, it is a third.
     ///
     /// Such a case keeps a processor busy, so from here to its end it is one of two.
     pub(crate) async fn times(&self, all: usize) -> usize {
@@ -209,7 +209,8 @@ impl Rig {
         match self.ground {
             Ground::Shared(_) => all / 10,
             Ground::File(_) => all / 3,
-            Ground::Memory(_) | Ground::Own(_) => all,
+            Ground::Own(_) => all / 2,
+            Ground::Memory(_) => all,
         }
     }
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension, TransactionBehavior};
-use turnlock_core::model::{Claim, Item, Now, Renewed, Snapshot};
+use turnlock_core::model::{Claim, Item, Now, Released, Renewed, Snapshot};
 use turnlock_core::{ClientId, Kind, Lease, LockName};
 
 use super::clerk;
@@ -45,6 +45,15 @@ impl Ledger {
         let (answer, calls) = self.transact(|turn| turn.step(name, step))?;
         self.call(calls);
         Ok(answer)
+    }
+
+    /// Lowers the count of a hold, and says how many were told of it.
+    pub(super) fn release(&mut self, claim: &Claim<'_>) -> Result<(Released, u32), Trouble> {
+        let (answer, calls) =
+            self.transact(|turn| turn.step(claim.name, |item, now| item.release(now, claim)))?;
+        let told = u32::try_from(calls.len()).unwrap_or(u32::MAX);
+        self.call(calls);
+        Ok((answer, told))
     }
 
     /// Steps on several names in one go. `None` where the trouble is with just that one.

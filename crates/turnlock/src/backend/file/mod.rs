@@ -110,8 +110,10 @@ impl Backend for File {
 
     fn release(&self, claim: Claim<'_>, limit: Duration) -> Step<Released> {
         let claim = OwnedClaim::of(claim);
-        self.do_soon(limit, move |ledger| {
-            ledger.step(&claim.name, |item, now| item.release(now, &claim.as_claim()))
+        let step = self.do_soon(limit, move |ledger| ledger.release(&claim.as_claim()));
+        Box::pin(async move {
+            let Answer { value: (value, told), sent, .. } = step.await?;
+            Ok(Answer { told: Some(told), ..Answer::new(value, sent) })
         })
     }
 

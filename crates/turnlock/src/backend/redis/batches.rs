@@ -24,7 +24,7 @@ pub(super) async fn by_slot<L: Clone, T>(
     let mut failure = None;
     for (place, outcome) in outcomes.into_iter().flatten() {
         match outcome {
-            Ok(Answer { value: outcome, sent, replicas }) => {
+            Ok(Answer { value: outcome, sent, replicas, .. }) => {
                 value[place] = outcome;
                 let (earliest, fewest) = least.unwrap_or((sent, replicas));
                 least = Some((if sent.at < earliest.at { sent } else { earliest }, fewest.min(replicas)));
@@ -36,7 +36,7 @@ pub(super) async fn by_slot<L: Clone, T>(
         }
     }
     match (least, failure) {
-        (Some((sent, replicas)), _) => Ok(Answer { value, sent, replicas }),
+        (Some((sent, replicas)), _) => Ok(Answer { value, sent, replicas, told: None }),
         (None, Some(failure)) => Err(failure),
         (None, None) => Ok(Answer::new(value, Sent::never())),
     }
@@ -53,8 +53,8 @@ async fn one_slot<L: Clone, T>(
 ) -> Vec<Outcome<T>> {
     let all: Vec<L> = places.iter().map(|place| lines[*place].clone()).collect();
     let failure = match run(&all).await {
-        Ok(Answer { value, sent, replicas }) => {
-            let outcomes = value.into_iter().map(|value| Ok(Answer { value, sent, replicas }));
+        Ok(Answer { value, sent, replicas, .. }) => {
+            let outcomes = value.into_iter().map(|value| Ok(Answer { value, sent, replicas, told: None }));
             return places.iter().copied().zip(outcomes).collect();
         }
         Err(failure) => failure,
@@ -63,9 +63,9 @@ async fn one_slot<L: Clone, T>(
         return places.iter().map(|place| (*place, Err(failure.clone()))).collect();
     }
     let each = join_all(all.iter().map(|line| run(std::slice::from_ref(line)))).await;
-    let only = |Answer { value, sent, replicas }: Answer<Vec<_>>| {
+    let only = |Answer { value, sent, replicas, told }: Answer<Vec<_>>| {
         let value = value.into_iter().next().flatten();
-        Answer { value, sent, replicas }
+        Answer { value, sent, replicas, told }
     };
     places.iter().copied().zip(each.into_iter().map(|outcome| outcome.map(only))).collect()
 }
@@ -102,7 +102,12 @@ mod tests {
                     Err(failure())
                 } else {
                     let value = lines.iter().map(|line| Some(*line)).collect();
-                    Ok(Answer { value, sent: sent(u64::from(lines[0])), replicas: u32::from(lines[0]) })
+                    Ok(Answer {
+                        value,
+                        sent: sent(u64::from(lines[0])),
+                        replicas: u32::from(lines[0]),
+                        told: None,
+                    })
                 };
                 Box::pin(std::future::ready(answer))
             },

@@ -27,6 +27,14 @@ pub(super) fn is_grant(value: &Value) -> bool {
     matches!(value, Value::Nil | Value::Array(_))
 }
 
+/// How many heard of a release, where somebody was told.
+pub(super) fn told(value: &Value) -> Option<u32> {
+    match value {
+        Value::Int(heard) => u32::try_from(*heard).ok(),
+        _ => None,
+    }
+}
+
 pub(super) fn released(value: Value) -> Result<Released, Value> {
     match value {
         Value::Nil => Ok(Released::NotHeld),

@@ -139,7 +139,10 @@ fn deliver<T: Send + 'static>(
 fn given<T>(arrival: Arrival, decode: fn(Value) -> Result<T, Value>) -> Result<Answer<T>, Failure> {
     let Arrival { value, sent, replicas, shortfall } = arrival;
     match shortfall {
-        None => Ok(Answer { value: decode(value).map_err(|value| strange(&value))?, sent, replicas }),
+        None => {
+            let value = decode(value).map_err(|value| strange(&value))?;
+            Ok(Answer { value, sent, replicas, told: None })
+        }
         Some(kind) => Err(Failure::of_standing(kind, sent)),
     }
 }
@@ -152,7 +155,7 @@ fn renewed(arrival: Arrival) -> Result<Answer<Vec<Option<Renewed>>>, Failure> {
         let renewed = |line: &&mut Option<Renewed>| **line == Some(Renewed::Renewed);
         value.iter_mut().filter(renewed).for_each(|line| *line = None);
     }
-    Ok(Answer { value, sent, replicas })
+    Ok(Answer { value, sent, replicas, told: None })
 }
 
 fn attended(Arrival { value, sent, .. }: Arrival) -> Result<Answer<Vec<Option<Place>>>, Failure> {
@@ -190,7 +193,11 @@ impl Backend for Redis {
             Kind::Permits => permits::release(claim),
             Kind::Latch => return never("release", claim.name),
         };
-        self.step(call, limit, decode::released)
+        deliver(self.topology.clone(), call, Delivery::plain(limit), |Arrival { value, sent, .. }| {
+            let told = decode::told(&value);
+            let value = decode::released(value).map_err(|value| strange(&value))?;
+            Ok(Answer { value, sent, replicas: 0, told })
+        })
     }
 
     fn renew(&self, lines: &[Renewal], care: Care) -> Step<Vec<Option<Renewed>>> {

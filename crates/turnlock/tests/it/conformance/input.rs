@@ -87,8 +87,10 @@ async fn bad_settings_are_named(_: Rig) {
         (Client::builder().connect_timeout(zero), "connect_timeout"),
         (Client::builder().retry_for(zero), "retry_for"),
         (Client::builder().poll(zero), "poll"),
+        (Client::builder().hand_over_window(ms(3_001)), "hand_over_window"),
+        (Client::builder().watchdog(ms(900)).hand_over_window(ms(91)), "hand_over_window"),
     ] {
-        let error = builder.connect("memory://").await.expect_err("zero");
+        let error = builder.connect("memory://").await.expect_err("a bad setting");
         assert!(matches!(&error, Error::BadConfiguration { setting, .. } if *setting == name), "{error}");
     }
     for url in ["", "orders", "http://127.0.0.1", "redis://", "redis://host:port", "redis://h/notanumber"] {

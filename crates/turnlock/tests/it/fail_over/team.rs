@@ -71,6 +71,19 @@ async fn collect(
     }
 }
 
+/// A client. A child that is slow to start may come when the first server has just been killed.
+async fn connect(url: &str, replicas: u32) -> Client {
+    let mut tries = 0;
+    loop {
+        match Client::builder().acknowledged_by(replicas).connect(url).await {
+            Ok(client) => return client,
+            Err(_) if tries < 100 => tokio::time::sleep(ms(100)).await,
+            Err(error) => panic!("no store: {error}"),
+        }
+        tries += 1;
+    }
+}
+
 /// What a child does, until its input ends.
 pub(crate) fn work(name: &str, counter: &str, replicas: u32, url: &str) {
     static DONE: AtomicBool = AtomicBool::new(false);
@@ -80,7 +93,7 @@ pub(crate) fn work(name: &str, counter: &str, replicas: u32, url: &str) {
     });
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime.block_on(async {
-        let client = Client::builder().acknowledged_by(replicas).connect(url).await.expect("a store");
+        let client = connect(url, replicas).await;
         let counter = redis::Client::open(format!("redis://127.0.0.1:{counter}")).expect("a good URL");
         let tasks = (0..TASKS).map(|_| {
             let (lock, counter, key) = (client.lock(name), counter.clone(), name.to_owned());

@@ -7,7 +7,7 @@ use turnlock::{Client, Error, blocking};
 use turnlock_testkit::{FaultProxy, within};
 
 use super::{Rig, hasty, ms, replicas, shortfall};
-use crate::rig::PROMPT;
+use crate::rig::{NO_POLL, PROMPT, until_waiting};
 use crate::{Case, cases};
 
 pub(crate) const CASES: &[Case] = cases![
@@ -17,6 +17,7 @@ pub(crate) const CASES: &[Case] = cases![
     forgotten_scripts_are_sent_again_and_acknowledged,
     a_lost_answer_to_an_acknowledged_acquire_counts_once,
     who_may_not_wait_is_told_and_has_no_lock,
+    who_is_handed_a_lock_has_it_as_it_asked_for_it,
 ];
 
 pub(crate) const MEMORY_CASES: &[Case] = cases![memory_has_no_replicas];
@@ -44,6 +45,27 @@ async fn what_was_reached_is_told(rig: Rig) {
     let reader = writer.downgrade().await.expect("held");
     assert_eq!(reader.replicas(), 2, "as the writer was");
     assert!(both.read().lock().await.expect("readers go together").replicas() == 2);
+}
+
+async fn who_is_handed_a_lock_has_it_as_it_asked_for_it(rig: Rig) {
+    let _replicas = replicas(&rig, 2).await;
+    let client = rig.client_with(Client::builder().poll(NO_POLL).hand_over_window(ms(3_000))).await;
+    let [none, one, two] = [0, 1, 2].map(|replicas| client.lock("handed").acknowledged_by(replicas));
+    // Who asked for fewer does not depend on the others from then on, and cannot hand on what it did not ask for.
+    for (from, to, is_acknowledged, passes) in
+        [(&two, &one, true, true), (&one, &none, false, true), (&none, &one, true, false)]
+    {
+        let guard = from.lock().await.expect("they are there");
+        let owner = guard.owner_id().clone();
+        let waiting = to.clone();
+        let next = tokio::spawn(async move { waiting.lock().await.expect("a turn") });
+        until_waiting(to, 1).await;
+        guard.unlock().await.expect("held");
+        let guard = within(PROMPT, "the next", next).await.expect("no panic");
+        assert_eq!(*guard.owner_id() == owner, passes);
+        assert_eq!(guard.replicas() > 0, is_acknowledged);
+        guard.unlock().await.expect("held");
+    }
 }
 
 async fn a_client_says_it_for_all_its_handles(rig: Rig) {

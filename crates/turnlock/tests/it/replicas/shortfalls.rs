@@ -73,7 +73,9 @@ async fn a_replica_that_hears_nothing_does_not_count(rig: Rig) {
     in_touch(&rig, 1).await;
     let client = rig.client_with(hasty()).await;
     let lock = client.lock("a").acknowledged_by(1);
-    assert_eq!(lock.lock().await.expect("it hears").replicas(), 1);
+    let guard = lock.lock().await.expect("it hears");
+    assert_eq!(guard.replicas(), 1);
+    guard.unlock().await.expect("held");
     proxy.black_hole();
     assert_eq!(shortfall(lock.try_lock().await), (1, 0));
     assert!(!lock.is_locked().await.expect("an answer"));
