@@ -2,11 +2,12 @@
 
 use std::time::Instant;
 
+use futures_util::future::join_all;
 use redis::AsyncCommands;
 use turnlock::{Client, Error, LostReason};
 use turnlock_testkit::{Calls, FaultProxy, eventually, within};
 
-use crate::rig::{Kind, KindClient, NO_POLL, PROMPT, Rig, ms};
+use crate::rig::{Kind, KindClient, NO_POLL, PROMPT, Rig, keys_of_locks, ms};
 use crate::{Case, cases};
 
 pub(crate) const CASES: &[Case] = cases![
@@ -16,6 +17,7 @@ pub(crate) const CASES: &[Case] = cases![
     a_lost_answer_to_a_keeping_makes_it_no_longer,
     a_request_that_arrives_after_its_client_gave_up_is_swept,
     a_resent_acquire_whose_first_send_arrives_late_is_swept,
+    a_call_of_many_that_arrives_after_they_gave_up_is_swept,
     a_killed_message_connection_costs_a_second,
     a_message_connection_that_comes_back_wakes_everybody,
     a_half_open_connection_is_told_before_the_server_lets_go,
@@ -198,6 +200,32 @@ async fn a_resent_acquire_whose_first_send_arrives_late_is_swept(rig: Rig) {
     })
     .await;
     eventually("and undone", ms(1_000), async || count(&rig, "twice").await.is_empty()).await;
+}
+
+async fn a_call_of_many_that_arrives_after_they_gave_up_is_swept(rig: Rig) {
+    let builder = Client::builder().poll(NO_POLL).response_timeout(ms(100)).retry_for(ms(200));
+    let (proxy, client) = proxied(&rig, builder).await;
+    let locks: Vec<_> = (0..16).map(|number| client.lock(&format!("many-{number}"))).collect();
+    proxy.hold_request(b"many-9");
+    // Cancelled while the call is held on the way.
+    let all = join_all(locks.iter().map(turnlock::Lock::lock));
+    assert!(tokio::time::timeout(ms(60), all).await.is_err(), "the call is held");
+    proxy.fired().await;
+    let before = rig.server().calls().await;
+    proxy.release_held().await;
+    // More than two do not go each by itself.
+    eventually("the late call was done", ms(2_000), async || {
+        grants(&rig, &rig.server().calls().await.since(&before)) > 2
+    })
+    .await;
+    eventually("and all of it undone", ms(2_000), async || {
+        keys_of_locks(&mut rig.plain().await).await.is_empty()
+    })
+    .await;
+    for lock in &locks {
+        let guard = within(PROMPT, "the lock is free", lock.lock()).await.expect("a turn");
+        guard.unlock().await.expect("held");
+    }
 }
 
 async fn kill_message_connections(rig: &Rig) {

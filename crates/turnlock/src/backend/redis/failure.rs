@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
+use turnlock_core::Moment;
 
 use super::address::Address;
 use super::place::Place;
@@ -81,6 +82,14 @@ pub(super) fn unavailable(text: String) -> Failure {
 pub(super) fn deposed(sent: Sent) -> Failure {
     let error = io::Error::other("the server that answered is not the master any more");
     Failure { kind: FailureKind::Unavailable(Arc::new(error)), in_doubt: Some(sent), stands: false }
+}
+
+/// The runtime of the connections is gone, and nobody knows what became of a call that came at that time.
+pub(super) fn abandoned(came: Moment) -> Failure {
+    let cause = io::Error::new(io::ErrorKind::ConnectionAborted, "the runtime of the client is gone");
+    // A number that no connection has.
+    let sent = Sent { connection: 0, at: came };
+    Failure { kind: FailureKind::Unavailable(Arc::new(cause)), in_doubt: Some(sent), stands: false }
 }
 
 /// While a connection was being made, the place was found to be elsewhere.

@@ -7,13 +7,12 @@ use std::time::Duration;
 use redis::{Cmd, Value};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::unconstrained;
-use turnlock_core::Moment;
 
 use super::arrival::{Acknowledged, Landing};
 use super::failure;
 use super::link::{Link, Outcome, Wire};
-use super::script_call::ScriptCall;
-use crate::backend::{Failure, FailureKind, Sent};
+use super::script_call::{By, ScriptCall};
+use crate::backend::{Failure, FailureKind};
 use crate::clock;
 
 /// A connection for the calls that must be acknowledged by so many replicas.
@@ -35,13 +34,6 @@ struct Passenger {
     /// Whether the answer says that something was done that must be acknowledged.
     has_done: fn(&Value) -> bool,
     ticket: oneshot::Sender<Result<Landing, Failure>>,
-}
-
-/// How a script is named.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum By {
-    Hash,
-    Text,
 }
 
 /// How many calls go together at the most.
@@ -69,16 +61,8 @@ impl Lane {
         let (ticket, landing) = oneshot::channel();
         // Fails only when the task is gone, which drops the ticket.
         let _ = self.inbox.send(Passenger { call, asking, limit, has_done, ticket });
-        landing.await.unwrap_or_else(|_| Err(abandoned(came)))
+        landing.await.unwrap_or_else(|_| Err(failure::abandoned(came)))
     }
-}
-
-/// The runtime of the lane is gone, and nobody knows what became of a call that came at that time.
-fn abandoned(came: Moment) -> Failure {
-    let cause = io::Error::new(io::ErrorKind::ConnectionAborted, "the runtime of the client is gone");
-    // A number that no connection has.
-    let sent = Sent { connection: 0, at: came };
-    Failure { kind: FailureKind::Unavailable(Arc::new(cause)), in_doubt: Some(sent), stands: false }
 }
 
 /// The lane's task: one group after the other. Ends with the lane.

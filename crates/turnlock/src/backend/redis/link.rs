@@ -77,6 +77,11 @@ const PING_LIMIT: Duration = Duration::from_secs(1);
 const QUEUE: usize = 1024;
 
 impl Wire {
+    /// For a request that is sent on it now.
+    pub(super) fn sends_now(&self) -> Sent {
+        Sent { connection: self.number, at: clock::now() }
+    }
+
     fn is_suspect(&self) -> bool {
         let last_answer = Moment::from_micros(self.last_answer.load(Ordering::Relaxed));
         self.suspect.load(Ordering::Relaxed) || clock::now().since(last_answer) > SILENCE
@@ -131,51 +136,75 @@ impl Link {
 
     /// Sends one request.
     pub(super) async fn send(&self, wire: &Wire, cmd: &Cmd, asking: bool, limit: Duration) -> Outcome {
-        let sent = Sent { connection: wire.number, at: clock::now() };
-        let answer = tokio::select! {
-            answer = tokio::time::timeout(limit, exchange(wire.connection.clone(), cmd, asking)) => answer,
-            // The word of one who is not the master any more: not waited for, and not listened to below.
-            () = self.place.moves_on_from(wire.epoch) => {
-                self.hang_up(wire);
-                return Outcome::Unanswered(failure::deposed(sent));
-            }
+        let sent = wire.sends_now();
+        match tokio::time::timeout(limit, self.answer(wire, cmd, asking, sent)).await {
+            Ok(outcome) => outcome,
+            Err(_) => Outcome::Unanswered(self.gives_up(wire, sent, limit)),
+        }
+    }
+
+    /// Sends one request, which is `sent` just now, and waits for the answer without end. A list may have errors in it.
+    pub(super) async fn answer(&self, wire: &Wire, cmd: &Cmd, asking: bool, sent: Sent) -> Outcome {
+        let exchange = exchange(wire.connection.clone(), cmd, asking);
+        let answer = match &self.place {
+            // Without more ado, since most requests go this way.
+            Place::Fixed(_) => exchange.await,
+            place @ Place::Master(_) => tokio::select! {
+                answer = exchange => answer,
+                // The word of one who is not the master any more: not waited for, and not listened to below.
+                () = Box::pin(place.moves_on_from(wire.epoch)) => {
+                    self.hang_up(wire);
+                    return Outcome::Unanswered(failure::deposed(sent));
+                }
+            },
         };
-        let Ok(answer) = answer else {
-            // Where others are being answered, the connection lives and one request was slow. Where nobody is, the
-            // other side may be gone without a word, and a new connection is the way to find out.
-            if wire.last_answer.load(Ordering::Relaxed) < sent.at.as_micros() {
-                self.hang_up(wire);
-            }
-            return Outcome::Unanswered(failure::timed_out("answer", limit, Some(sent)));
-        };
-        match answer.and_then(Value::extract_error) {
+        match answer {
             Ok(_) if self.place.has_moved_since(wire.epoch) => {
                 self.hang_up(wire);
                 Outcome::Unanswered(failure::deposed(sent))
             }
+            Ok(Value::ServerError(error)) => self.judge(wire, error.into(), sent),
             Ok(value) => {
                 wire.has_answered();
                 Outcome::Answered(value, sent)
             }
-            Err(error) => {
-                if failure::breaks_connection(&error) {
-                    self.hang_up(wire);
-                } else {
-                    wire.has_answered();
-                }
-                match error {
-                    error if failure::is_answer(&error) => Outcome::Refused(error),
-                    error => Outcome::Unanswered(failure::from_error(error, Some(sent))),
-                }
-            }
+            Err(error) => self.judge(wire, error, sent),
         }
+    }
+
+    /// What an error means that came over the connection, or of it.
+    pub(super) fn judge(&self, wire: &Wire, error: RedisError, sent: Sent) -> Outcome {
+        if failure::breaks_connection(&error) {
+            self.hang_up(wire);
+        } else {
+            wire.has_answered();
+        }
+        match error {
+            error if failure::is_answer(&error) => Outcome::Refused(error),
+            error => Outcome::Unanswered(failure::from_error(error, Some(sent))),
+        }
+    }
+
+    /// What it means that a request was not answered in time.
+    pub(super) fn gives_up(&self, wire: &Wire, sent: Sent, limit: Duration) -> Failure {
+        // Where others are being answered, the connection lives and one request was slow. Where nobody is, the
+        // other side may be gone without a word, and a new connection is the way to find out.
+        if wire.last_answer.load(Ordering::Relaxed) < sent.at.as_micros() {
+            self.hang_up(wire);
+        }
+        failure::timed_out("answer", limit, Some(sent))
     }
 
     /// The connection, made first if need be.
     pub(super) async fn wire(&self) -> Result<Arc<Wire>, Failure> {
-        if let Some(wire) = self.current().filter(|wire| !wire.is_suspect()) {
-            return Ok(wire);
+        match self.current().filter(|wire| !wire.is_suspect()) {
+            Some(wire) => Ok(wire),
+            // On the heap, as all that is rare and large, so that each request carries only what it needs.
+            None => Box::pin(self.wire_anew()).await,
         }
+    }
+
+    async fn wire_anew(&self) -> Result<Arc<Wire>, Failure> {
         let asked = clock::now();
         let mut last_failure = self.dialling.lock().await;
         if let Some(wire) = self.current() {
@@ -310,9 +339,11 @@ impl fmt::Debug for Link {
 
 /// One question and its answer.
 async fn exchange(mut connection: MultiplexedConnection, cmd: &Cmd, asking: bool) -> RedisResult<Value> {
-    if !asking {
-        return connection.send_packed_command(cmd).await;
-    }
+    if asking { Box::pin(asked(connection, cmd)).await } else { connection.send_packed_command(cmd).await }
+}
+
+/// The same with a node that was named by another.
+async fn asked(mut connection: MultiplexedConnection, cmd: &Cmd) -> RedisResult<Value> {
     // In one go: it counts for just the next command of the connection.
     let mut both = redis::pipe();
     both.cmd("ASKING").add_command(cmd.clone());

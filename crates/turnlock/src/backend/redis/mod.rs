@@ -8,6 +8,7 @@ mod arrival;
 mod batches;
 mod cluster;
 mod common;
+mod convoy;
 mod decode;
 mod examined;
 mod failure;
@@ -48,6 +49,7 @@ mod tls_dialler;
 #[cfg(feature = "tls")]
 mod tls_trouble;
 mod topology;
+mod trip;
 
 use std::io;
 use std::pin::Pin;

@@ -6,6 +6,7 @@ use redis::Value;
 use super::address::Address;
 use super::arrival::{Arrival, Delivery, Landing};
 use super::common::Common;
+use super::convoy::Convoy;
 use super::failure;
 use super::lanes::Lanes;
 use super::link::{Link, Outcome, Purpose};
@@ -21,6 +22,8 @@ pub(super) struct Node {
     pub(super) common: Arc<Common>,
     place: Place,
     pub(super) link: Arc<Link>,
+    /// In a cluster there is none: only steps of one slot may share a call there.
+    convoy: Option<Convoy>,
     lanes: Lanes,
     subscriber: OnceLock<Subscriber>,
     orphanage: Option<Orphanage>,
@@ -30,8 +33,17 @@ impl Node {
     /// A node that is not connected to yet.
     pub(super) fn new(common: &Arc<Common>, place: Place, orphanage: Option<Orphanage>) -> Self {
         let link = Arc::new(Link::new(common, place.clone(), Purpose::Scripts));
+        let convoy = (!common.dialect.is_in_cluster()).then(|| Convoy::new(&link));
         let lanes = Lanes::new(common, &place);
-        Self { common: Arc::clone(common), place, link, lanes, subscriber: OnceLock::new(), orphanage }
+        Self {
+            common: Arc::clone(common),
+            place,
+            link,
+            convoy,
+            lanes,
+            subscriber: OnceLock::new(),
+            orphanage,
+        }
     }
 
     /// Connects both ways.
@@ -77,10 +89,13 @@ impl Node {
     ) -> Result<Landing, Failure> {
         let Delivery { care: Care { limit, replicas }, has_done, .. } = delivery;
         if replicas == 0 {
-            let outcome = self.link.ask(call, asking, limit).await?;
+            let outcome = match &self.convoy {
+                Some(convoy) if call.goes_in_convoy() => convoy.run(call, limit).await?,
+                _ => self.link.ask(call, asking, limit).await?,
+            };
             return Ok(Landing { outcome, acknowledged: None });
         }
-        self.lanes.for_replicas(replicas).run(call.clone(), asking, limit, has_done).await
+        Box::pin(self.lanes.for_replicas(replicas).run(call.clone(), asking, limit, has_done)).await
     }
 
     /// What it means for the step, what became of a call.
@@ -96,7 +111,7 @@ impl Node {
                 Ok(Arrival::new((value, sent), landing.acknowledged, &call.lock, wanted))
             }
             Outcome::Refused(error) if failure::is_wrong_type(&error) => {
-                Err(self.foreign_key(call, limit).await)
+                Err(Box::pin(self.foreign_key(call, limit)).await)
             }
             Outcome::Refused(error) if error.code() == Some("CORRUPT") => {
                 let found = error.detail().unwrap_or("something else").to_owned();

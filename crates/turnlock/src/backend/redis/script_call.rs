@@ -3,7 +3,7 @@ use std::borrow::Cow;
 use redis::{Arg, Cmd, ToRedisArgs};
 use turnlock_core::{Kind, LockName};
 
-use super::scripts::{Dialect, Script};
+use super::scripts::{self, Dialect, Script};
 
 /// A script with its keys and arguments, ready to be sent by its hash.
 #[derive(Clone)]
@@ -15,6 +15,16 @@ pub(super) struct ScriptCall {
     /// The first key, to be named in errors.
     pub(super) lock: LockName,
 }
+
+/// How a script is named.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum By {
+    Hash,
+    Text,
+}
+
+/// How many arguments a step has in a convoy, beside its name.
+const STEP_ARGUMENTS: usize = 3;
 
 /// The prefix of a key that never is. See [`ScriptCall::is_guarded`].
 const NEVER: &str = "turnlock_never";
@@ -60,6 +70,42 @@ impl ScriptCall {
         self.assembled("EVAL", &self.script.spoken(dialect).text, dialect)
     }
 
+    /// Whether it may go together with others, to a server that has all keys.
+    pub(super) fn goes_in_convoy(&self) -> bool {
+        self.script.in_convoy.is_some()
+    }
+
+    /// Calls that go in a convoy, as one; to a server that has all keys.
+    pub(super) fn together(calls: &[&Self], by: By) -> Cmd {
+        let script = &scripts::CONVOY.alone;
+        let count = calls.len();
+        let mut cmd = Cmd::with_capacity(3 + count * (2 + STEP_ARGUMENTS), 64 + count * 160);
+        match by {
+            By::Hash => cmd.arg("EVALSHA").arg(&script.hash),
+            By::Text => cmd.arg("EVAL").arg(&script.text),
+        };
+        cmd.arg(count);
+        for call in calls {
+            cmd.arg(call.lock.key());
+        }
+        for call in calls {
+            cmd.arg(call.script.in_convoy);
+            let mut arguments = call.texts().skip(1);
+            for _ in 0..STEP_ARGUMENTS {
+                cmd.arg(arguments.next().unwrap_or_default());
+            }
+        }
+        cmd
+    }
+
+    /// The keys, and then the arguments.
+    fn texts(&self) -> impl Iterator<Item = &[u8]> {
+        self.cmd.args_iter().skip(3).filter_map(|arg| match arg {
+            Arg::Simple(bytes) => Some(bytes),
+            _ => None,
+        })
+    }
+
     /// Whether this is told to others when it takes effect.
     pub(super) fn is_an_end(&self) -> bool {
         self.script.ends_holds
@@ -69,10 +115,7 @@ impl ScriptCall {
         let guarded = dialect.is_in_cluster() && self.is_guarded();
         let mut cmd = redis::cmd(command);
         cmd.arg(script).arg(self.keys + usize::from(guarded));
-        let mut args = self.cmd.args_iter().skip(3).filter_map(|arg| match arg {
-            Arg::Simple(bytes) => Some(bytes),
-            _ => None,
-        });
+        let mut args = self.texts();
         for key in args.by_ref().take(self.keys) {
             cmd.arg(key);
         }

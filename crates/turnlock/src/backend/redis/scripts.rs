@@ -51,18 +51,26 @@ pub(super) struct Script {
     sharded: Spoken,
     /// Whether it ends a hold and tells those who wait.
     pub(super) ends_holds: bool,
+    /// What a convoy calls this step, if it takes it along.
+    pub(super) in_convoy: Option<&'static str>,
 }
 
 impl Script {
     fn new(file: &str, source: &str) -> Self {
         let ends_holds = file.ends_with("_release") || file.ends_with("_force_unlock");
-        Self { alone: Spoken::new("publish", source), sharded: Spoken::new("spublish", source), ends_holds }
+        let (_, in_convoy) = IN_CONVOY.iter().find(|(step, _)| file.ends_with(step)).copied().unzip();
+        let (alone, sharded) = (Spoken::new("publish", source), Spoken::new("spublish", source));
+        Self { alone, sharded, ends_holds, in_convoy }
     }
 
     pub(super) fn spoken(&self, dialect: Dialect) -> &Spoken {
         if dialect.is_sharded() { &self.sharded } else { &self.alone }
     }
 }
+
+/// The steps that a convoy takes along, by their files, and what it calls them.
+const IN_CONVOY: [(&str, &str); 4] =
+    [("lock_acquire", "a"), ("lock_release", "r"), ("plain_acquire", "pa"), ("plain_release", "pr")];
 
 /// Names a script by its file.
 macro_rules! scripts {
@@ -79,8 +87,9 @@ macro_rules! scripts {
 
 // Where several files are named, all but the last have what several scripts have in common.
 scripts! {
-    LOCK_ACQUIRE = "lock_acquire";
-    LOCK_RELEASE = "lock_release";
+    LOCK_ACQUIRE = "lock_acquire_step" "lock_acquire";
+    LOCK_RELEASE = "lock_release_step" "lock_release";
+    CONVOY = "lock_acquire_step" "lock_release_step" "plain_acquire_step" "plain_release_step" "convoy";
     LOCK_RENEW = "lock_renew";
     LOCK_KEEP = "lock_keep";
     LOCK_FORCE_UNLOCK = "lock_force_unlock";
@@ -92,8 +101,8 @@ scripts! {
     FAIR_ATTEND = "fair_queue" "fair_attend";
     FAIR_FORCE_UNLOCK = "fair_queue" "fair_force_unlock";
     FAIR_INSPECT = "fair_inspect";
-    PLAIN_ACQUIRE = "plain_acquire";
-    PLAIN_RELEASE = "plain_release";
+    PLAIN_ACQUIRE = "plain_acquire_step" "plain_acquire";
+    PLAIN_RELEASE = "plain_release_step" "plain_release";
     PLAIN_RENEW = "plain_renew";
     PLAIN_KEEP = "plain_keep";
     PLAIN_FORCE_UNLOCK = "plain_force_unlock";

@@ -50,7 +50,7 @@ impl Topology {
     pub(super) async fn run(&self, call: &ScriptCall, delivery: Delivery) -> Result<Arrival, Failure> {
         match self {
             Self::One(node) => node.run(call, delivery).await,
-            Self::Cluster(cluster) => cluster.run(call, delivery).await,
+            Self::Cluster(cluster) => Box::pin(cluster.run(call, delivery)).await,
         }
     }
 

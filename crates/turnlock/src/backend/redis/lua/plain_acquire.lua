@@ -1,21 +1,6 @@
--- Sets a value if there is none: the lock of redis-py, redsync and node-redlock.
+-- The step alone.
 --
--- KEYS[1]  the lock: a string with an expiry
--- ARGV[1]  owner: a text that nobody else has
--- ARGV[2]  lease in milliseconds; never shortens what is left
---
--- Reply: nil  granted
---        n    refused: another value stands there; n is the rest of its lease in ms, -1 when it has no end
---
--- May be sent twice: the second time finds the owner's own value.
-local lock, owner, lease = KEYS[1], ARGV[1], ARGV[2]
-if redis.call('set', lock, owner, 'NX', 'PX', lease) then
-  return nil
-end
-local ttl = redis.call('pttl', lock)
-if redis.call('get', lock) ~= owner then
-  return ttl
-end
--- A write in any case, also where nothing changes: replicas acknowledge writes, and nothing else.
-redis.call('pexpire', lock, string.format('%.0f', math.max(ttl, tonumber(lease))))
-return nil
+-- KEYS[1]  the lock
+-- ARGV[1]  owner
+-- ARGV[2]  lease in milliseconds
+return acquire_plain(KEYS[1], ARGV[1], ARGV[2])
