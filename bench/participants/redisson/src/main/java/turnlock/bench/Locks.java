@@ -1,0 +1,43 @@
+package turnlock.bench;
+
+import java.util.concurrent.TimeUnit;
+import org.redisson.api.RLock;
+import org.redisson.api.RedissonClient;
+
+/** The locks of one client, and how they are taken. */
+final class Locks {
+    private final RedissonClient client;
+    private final Settings settings;
+
+    Locks(RedissonClient client, Settings settings) {
+        this.client = client;
+        this.settings = settings;
+    }
+
+    /** The lock that all want. */
+    RLock one() {
+        return client.getLock(settings.lock());
+    }
+
+    /** One of many. */
+    RLock numbered(int number) {
+        return client.getLock(settings.lock() + ":" + number);
+    }
+
+    /** Takes a lock and gives it back, in the way that the kind says. */
+    void pair(RLock lock) throws InterruptedException {
+        if (!settings.kind().equals("try")) {
+            lock.lock();
+        } else if (!lock.tryLock(0, -1, TimeUnit.MILLISECONDS)) {
+            throw new IllegalStateException("a free lock was not granted");
+        }
+        lock.unlock();
+    }
+
+    void warmUp() throws InterruptedException {
+        RLock lock = client.getLock(settings.lock() + ":warm");
+        for (long pair = 0; pair < settings.warmUp(); pair++) {
+            pair(lock);
+        }
+    }
+}
