@@ -141,16 +141,16 @@ pub(super) async fn run(engine: Weak<Shared>) {
         }
         // One request for each way to renew and each number of replicas, and not too long a one.
         lines.sort_by_key(manner);
-        while let Some(first) = lines.first().map(manner) {
+        let mut lines = lines.into_iter();
+        while let Some(first) = lines.as_slice().first().map(manner) {
             let mut size = 0;
             let fits = |line: &&Line| {
                 let permits = line.0.permits as usize;
                 size += permits;
                 manner(line) == first && size <= BATCH.max(permits)
             };
-            let count = lines.iter().take_while(fits).count().max(1);
-            let rest = lines.split_off(count);
-            batches.push(renew(Arc::clone(&shared), std::mem::replace(&mut lines, rest)));
+            let count = lines.as_slice().iter().take_while(fits).count().max(1);
+            batches.push(renew(Arc::clone(&shared), lines.by_ref().take(count).collect()));
         }
         let next = shared.watchdog.schedule().next_due().unwrap_or(Moment::NEVER);
         let nap = next.since(clock::now()).min(LONGEST_SLEEP);
