@@ -1,6 +1,6 @@
 //! Several locks as one, against the network: five servers, each 5 ms away in each direction.
 //!
-//! `cargo bench -p turnlock --bench groups` starts the servers and the proxies that delay. All is measured in turn, round
+//! `cargo bench -p turnlock` starts the servers and the proxies that delay. All is measured in turn, round
 //! by round, and in units of one bare round trip through the same proxies. Since all members are asked at once, taking
 //! them has to cost little more than one.
 

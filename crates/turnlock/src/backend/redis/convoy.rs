@@ -47,7 +47,7 @@ const HELD_BACK: Duration = Duration::from_millis(1);
 
 /// How often the task lets others run before it looks what has come. An answer to many steps wakes as many callers, and what
 /// they do next comes up one by one.
-const COURTESY: usize = 3;
+const YIELDS: usize = 3;
 
 impl Convoy {
     pub(super) fn new(link: &Arc<Link>) -> Self {
@@ -103,7 +103,7 @@ async fn drive(link: Arc<Link>, mut inbox: mpsc::UnboundedReceiver<Traveller>) {
         if trips.len() >= CALLS {
             let _ = timeout(HELD_BACK, trips.next()).await;
         }
-        for _ in 0..COURTESY {
+        for _ in 0..YIELDS {
             yield_now().await;
         }
         tokio::select! {

@@ -95,8 +95,8 @@ scripts! {
     LOCK_FORCE_UNLOCK = "lock_force_unlock";
     LOCK_INSPECT = "lock_inspect";
     FENCED_ACQUIRE = "fenced_acquire";
-    FAIR_ACQUIRE = "fair_queue" "fair_acquire";
-    FAIR_RELEASE = "fair_queue" "fair_release";
+    FAIR_ACQUIRE = "lock_acquire_step" "fair_queue" "fair_acquire";
+    FAIR_RELEASE = "lock_release_step" "fair_queue" "fair_release";
     FAIR_KEEP = "fair_queue" "fair_keep";
     FAIR_ATTEND = "fair_queue" "fair_attend";
     FAIR_FORCE_UNLOCK = "fair_queue" "fair_force_unlock";

@@ -21,17 +21,9 @@ local owner, target, lease, waits = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
 local head = purge(lock, queue, deadlines, signs, owner)
 local ttl = redis.call('pttl', lock)
-local count = ttl ~= -2 and redis.call('hget', lock, owner)
-if count then
-  if not tonumber(count) then
-    return redis.error_reply('CORRUPT the hold count of the owner is not a number')
-  end
-  if tonumber(count) < tonumber(target) then
-    redis.call('hset', lock, owner, target)
-  end
-  -- A write in any case, also where nothing changes: replicas acknowledge writes, and nothing else.
-  redis.call('pexpire', lock, text(math.max(ttl, tonumber(lease))))
-  return nil
+if ttl ~= -2 and redis.call('hget', lock, owner) then
+  -- Who has it needs no place in the queue.
+  return acquire(lock, owner, target, lease)
 end
 if target ~= '1' then
   return -3

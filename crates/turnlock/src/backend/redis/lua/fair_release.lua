@@ -21,19 +21,8 @@ local owner, target, channel = ARGV[1], ARGV[2], ARGV[3]
 local head, purged = purge(lock, queue, deadlines, signs)
 
 if target ~= '0' then
-  local count = redis.call('hget', lock, owner)
-  if not count then
-    return nil
-  end
-  if not tonumber(count) then
-    return redis.error_reply('CORRUPT the hold count of the owner is not a number')
-  end
-  if tonumber(count) > tonumber(target) then
-    -- Refused when the server is out of memory. That does no harm: the client knows its count, and the last release
-    -- ends the hold whatever count stands here.
-    redis.pcall('hset', lock, owner, target)
-  end
-  return -1
+  -- What is left of the hold is a lock's like any other.
+  return release(lock, owner, target, channel)
 end
 
 local held = redis.call('hdel', lock, owner) == 1
