@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::time::Duration;
 
 use turnlock_core::{LeaseError, NameError};
 
@@ -121,12 +122,32 @@ pub enum Error {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LostReason {
-    /// Its lease ran out before the store confirmed a renewal (or it had a fixed lease, which ended).
+    /// Its fixed lease ended.
     #[error("its lease ended")]
     Expired,
-    /// The store says that this owner does not hold it: it expired there, was unlocked by force, or the store lost data.
-    #[error("it expired on the store, or was taken away")]
+    /// The lease ended before the store confirmed a renewal. The store did not reply, replied with errors, or this process
+    /// did not run.
+    #[error("no renewal was confirmed by the store for {:.1} s", unconfirmed_for.as_secs_f64())]
+    NotRenewed {
+        /// The time since the last request that the store confirmed was sent.
+        unconfirmed_for: Duration,
+    },
+    /// The store replied that this owner does not hold the lock, on a connection on which it had confirmed the hold. The lock
+    /// was unlocked by force, its key was removed, or it expired early by the clock of the store.
+    #[error("taken away by force, or its key was removed or expired on the store")]
     Taken,
+    /// The store replied that this owner does not hold the lock, in the first reply after a reconnect, a fail-over, or a change
+    /// of the store's file. The store restarted without its data or a replica without the lock was promoted; a forced unlock
+    /// during the interruption looks the same.
+    #[error("the store lost its data, or the lock was taken away while the connection was down")]
+    GoneAfterReconnect,
+}
+
+impl LostReason {
+    /// Whether the lease ended by the local clock. The store may still have the hold.
+    pub(crate) fn is_local_end(self) -> bool {
+        matches!(self, Self::Expired | Self::NotRenewed { .. })
+    }
 }
 
 impl Error {

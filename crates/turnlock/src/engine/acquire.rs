@@ -15,7 +15,7 @@ use super::rooms::Seat;
 use super::troubles::Troubles;
 use super::{Engine, Shared};
 use crate::clock;
-use crate::error::{Error, LostReason};
+use crate::error::Error;
 use crate::guard::Guard;
 
 /// What somebody wants.
@@ -138,7 +138,7 @@ pub(crate) async fn acquire(engine: &Arc<Engine>, ask: Ask) -> Result<Option<Gua
                             // A write hold that stands lets its owner read.
                             shared.watchdog.look_now(hold);
                             let name = ask.name.to_string();
-                            return Err(Error::Lost { name, reason: LostReason::Taken });
+                            return Err(Error::Lost { name, reason: shared.reason_of_absence(hold) });
                         }
                         if ask.patience == Patience::None {
                             return Ok(None);

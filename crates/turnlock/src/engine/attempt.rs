@@ -13,7 +13,7 @@ use super::question::check_age;
 use super::rooms::{Join, Look, Seat};
 use crate::backend::{Answer, Care, Failure};
 use crate::clock;
-use crate::error::{Error, LostReason};
+use crate::error::Error;
 use crate::guard::Guard;
 
 /// What one request came to: a guard, the rest of another's lease, or a failure.
@@ -154,7 +154,8 @@ impl Attempt {
         let hold = Arc::new(hold.acknowledged_by(self.replicas, replicas));
         self.engine.shared.watchdog.watch(&hold);
         for gone in self.seat.trade_for(&hold, self.under.as_ref()) {
-            self.engine.shared.lose(&gone, LostReason::Taken);
+            let reason = self.engine.shared.reason_of_absence(&gone);
+            self.engine.shared.lose(&gone, reason);
         }
         let guard = Guard::new(Arc::clone(&self.engine), hold, self.term, token);
         (self, Ok(Ok(guard)))

@@ -44,6 +44,8 @@ pub(crate) struct Hold {
     pub(crate) lane: tokio::sync::Mutex<()>,
     /// Until when this process may believe in the hold, in microseconds of our clock.
     believed_until: AtomicU64,
+    /// When the last request was sent to which the store replied that it has the hold.
+    seen_at: AtomicU64,
     /// Until when the store may have it, for all that was sent: later, since a request may have arrived late.
     may_last_until: AtomicU64,
     /// How many replicas must acknowledge what is done for it.
@@ -101,6 +103,7 @@ impl Hold {
             permits: claim.permits,
             lane: tokio::sync::Mutex::new(()),
             believed_until: AtomicU64::new(term.lease().local_end(sent).as_micros()),
+            seen_at: AtomicU64::new(sent.as_micros()),
             may_last_until: AtomicU64::new((clock::now() + term.lease().as_duration()).as_micros()),
             replicas_wanted: AtomicU32::new(0),
             replicas_reached: AtomicU32::new(0),
@@ -122,6 +125,7 @@ impl Hold {
             permits: self.permits,
             lane: tokio::sync::Mutex::new(()),
             believed_until: AtomicU64::new(self.believed_until.load(Ordering::Acquire)),
+            seen_at: AtomicU64::new(self.seen_at.load(Ordering::Acquire)),
             may_last_until: AtomicU64::new(self.may_last_until.load(Ordering::Acquire)),
             replicas_wanted: AtomicU32::new(replicas),
             replicas_reached: AtomicU32::new(if replicas > 0 { self.replicas_reached() } else { 0 }),
@@ -204,10 +208,21 @@ impl Hold {
     /// A request sent at `sent` confirmed the hold for `lease`. Too late for one that was given up already: what was told
     /// to be lost does not come back.
     pub(crate) fn confirmed_for(&self, lease: Lease, sent: Moment) {
+        self.was_seen(sent);
         self.may_last_for(lease);
         if clock::now() < self.believed_until() {
             self.believed_until.fetch_max(lease.local_end(sent).as_micros(), Ordering::AcqRel);
         }
+    }
+
+    /// The store replied to a request sent at `sent` that it has the hold.
+    pub(crate) fn was_seen(&self, sent: Moment) {
+        self.seen_at.fetch_max(sent.as_micros(), Ordering::AcqRel);
+    }
+
+    /// When the last request was sent to which the store replied that it has the hold.
+    pub(crate) fn seen_at(&self) -> Moment {
+        Moment::from_micros(self.seen_at.load(Ordering::Acquire))
     }
 
     pub(crate) fn may_last_until(&self) -> Moment {
@@ -226,10 +241,15 @@ impl Hold {
 
     /// How it was lost, if it was. A lease that ran out counts although the watchdog has not looked yet.
     pub(crate) fn lost(&self) -> Option<LostReason> {
-        match self.state().standing {
+        let state = self.state();
+        match state.standing {
             Standing::Lost(reason) => Some(reason),
-            Standing::Held if clock::now() >= self.believed_until() => Some(LostReason::Expired),
-            Standing::Held | Standing::Ended => None,
+            Standing::Held if clock::now() < self.believed_until() => None,
+            Standing::Held if state.renewal.is_some() => {
+                Some(LostReason::NotRenewed { unconfirmed_for: clock::now().since(self.seen_at()) })
+            }
+            Standing::Held => Some(LostReason::Expired),
+            Standing::Ended => None,
         }
     }
 

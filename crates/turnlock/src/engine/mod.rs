@@ -31,7 +31,7 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 use turnlock_core::model::Wish;
-use turnlock_core::{ClientId, Kind, Lease, LockName, OwnerId};
+use turnlock_core::{ClientId, Kind, Lease, LockName, Moment, OwnerId};
 
 pub(crate) use acquire::{Ask, Patience, acquire};
 use attendance::Attendance;
@@ -78,6 +78,8 @@ pub(crate) struct Shared {
     /// Itself, for work that outlasts a call.
     this: Weak<Self>,
     next_owner: AtomicU64,
+    /// When another server may have begun to answer, the last time, in microseconds of our clock.
+    server_changed_at: AtomicU64,
     /// No new locks.
     closing: AtomicBool,
     /// No renewals either: what is still held runs out.
@@ -102,6 +104,7 @@ impl Engine {
             owed: Arc::default(),
             runtime: Handle::current(),
             next_owner: AtomicU64::new(1),
+            server_changed_at: AtomicU64::new(0),
             closing: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
             settings,
@@ -155,6 +158,10 @@ impl Shared {
         Wish { lease, waits, highest_token }
     }
 
+    fn server_changed_at(&self) -> Moment {
+        Moment::from_micros(self.server_changed_at.load(Ordering::Acquire))
+    }
+
     fn has_stopped_renewing(&self) -> bool {
         self.stopped.load(Ordering::Acquire)
     }
@@ -176,6 +183,7 @@ impl Signals for Shared {
     }
 
     fn server_changed(&self) {
+        self.server_changed_at.fetch_max(clock::now().as_micros(), Ordering::AcqRel);
         self.introduction.is_due_again();
         if let Some(shared) = self.this.upgrade() {
             shared.repeat_farewells();

@@ -63,8 +63,9 @@ async fn deepen(engine: Arc<Engine>, hold: Arc<Hold>, deepening: Deepening) -> R
         let care = Care { limit, replicas: replicas.max(hold.replicas_wanted()) };
         let failure = match shared.backend.acquire(hold.claim(target), wish, care).await {
             Ok(Answer { value: Acquired::Busy { .. } | Acquired::Gone, .. }) => {
-                shared.lose(&hold, LostReason::Taken);
-                return Err(Error::Lost { name: name(), reason: LostReason::Taken });
+                let reason = shared.reason_of_absence(&hold);
+                shared.lose(&hold, reason);
+                return Err(Error::Lost { name: name(), reason });
             }
             Ok(Answer { value, sent, replicas: reached, .. }) => {
                 let token = match value {
@@ -119,7 +120,7 @@ fn admit(
             engine.shared.watchdog.watch(hold);
             Ok(Guard::new(Arc::clone(engine), Arc::clone(hold), term, token))
         }
-        Standing::Held => Err(Error::Lost { name: name(), reason: LostReason::Expired }),
+        Standing::Held => Err(Error::Lost { name: name(), reason: lost.unwrap_or(LostReason::Expired) }),
         Standing::Lost(reason) => Err(Error::Lost { name: name(), reason }),
         // Their release waits for this step to end, and then ends the hold whatever its count is.
         Standing::Ended => Err(Error::NotHeld { name: name(), owner: hold.owner.to_string() }),

@@ -121,7 +121,7 @@ impl Shared {
             let outcome = if confirmed > target {
                 self.lower(hold, target).await
             } else if found_gone {
-                Ok(Err(Error::Lost { name: name(), reason: LostReason::Taken }))
+                Ok(Err(Error::Lost { name: name(), reason: self.reason_of_absence(hold) }))
             } else {
                 Ok(Ok(()))
             };
@@ -129,8 +129,8 @@ impl Shared {
                 Ok(outcome) => {
                     if target == 0 {
                         self.sweep_after(hold);
-                    } else if matches!(outcome, Err(Error::Lost { .. })) {
-                        self.lose(hold, LostReason::Taken);
+                    } else if let Err(Error::Lost { reason, .. }) = outcome {
+                        self.lose(hold, reason);
                     }
                     return outcome;
                 }
@@ -198,7 +198,7 @@ impl Shared {
                     NotHeld::InDoubt => Err(Error::InDoubt { name: name(), source: None }),
                     NotHeld::Lost => {
                         tracing::warn!(name = %hold.name, owner = %hold.owner, "lost: found gone at release");
-                        Err(Error::Lost { name: name(), reason: LostReason::Taken })
+                        Err(Error::Lost { name: name(), reason: self.reason_of_absence(hold) })
                     }
                 })
             }
@@ -238,7 +238,7 @@ impl Shared {
     /// After the end of a hold that was lost: where the store itself said so, nothing is left there but what is in doubt.
     /// Where only the lease ran out here, the hold may still stand there.
     pub(super) fn sweep_lost(self: &Arc<Self>, hold: &Hold, reason: LostReason) {
-        if reason == LostReason::Expired {
+        if reason.is_local_end() {
             let end = hold.may_last_until();
             let mut state = hold.state();
             let doubt =
@@ -306,6 +306,15 @@ impl Shared {
             if hold.name.kind() == Kind::Semaphore && hold.state().doubt.is_none() {
                 self.forget(&hold.name, &hold.owner);
             }
+        }
+    }
+
+    /// Why the store does not have a hold that it had.
+    pub(super) fn reason_of_absence(&self, hold: &Hold) -> LostReason {
+        if hold.seen_at() < self.server_changed_at() {
+            LostReason::GoneAfterReconnect
+        } else {
+            LostReason::Taken
         }
     }
 

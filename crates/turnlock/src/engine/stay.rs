@@ -155,7 +155,7 @@ impl Shared {
             Ok(Answer { value: Renewed::NotHeld, .. }) => {
                 tracing::warn!(name = %hold.name, owner = %hold.owner, "lost: found gone when it was to be kept");
                 self.sweep_after(hold);
-                Said::Over(Error::Lost { name: name(), reason: LostReason::Taken })
+                Said::Over(Error::Lost { name: name(), reason: self.reason_of_absence(hold) })
             }
             Err(failure) => {
                 if failure.in_doubt.is_some() {

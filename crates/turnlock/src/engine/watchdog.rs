@@ -14,7 +14,6 @@ use super::hold::{Hold, Standing};
 use super::renewal_under_way::RenewalUnderWay;
 use crate::backend::{Answer, Care, Renewal};
 use crate::clock;
-use crate::error::LostReason;
 
 /// How many holds are renewed by one request; of several permits together, each counts.
 const BATCH: usize = 256;
@@ -127,8 +126,8 @@ pub(super) async fn run(engine: Weak<Shared>) {
         let now = clock::now();
         let mut lines = Vec::new();
         for hold in shared.watchdog.take_due(now) {
-            if now >= hold.believed_until() {
-                shared.lose(&hold, LostReason::Expired);
+            if let Some(reason) = hold.lost() {
+                shared.lose(&hold, reason);
                 continue;
             }
             // First of all, so that it is not handed over with a plan that leaves out the next renewal.
@@ -211,6 +210,9 @@ async fn renew(shared: Arc<Shared>, lines: Vec<Line>) {
         };
     let outcomes = outcomes.into_iter().chain(std::iter::repeat(None));
     for ((hold, line), outcome) in holds.iter().zip(&renewals).zip(outcomes) {
+        if outcome == Some(Renewed::Renewed) {
+            hold.was_seen(sent);
+        }
         match (outcome, line.lease) {
             (Some(Renewed::Renewed), Some(lease)) => {
                 tracing::trace!(name = %hold.name, owner = %hold.owner, "renewed");
@@ -221,7 +223,7 @@ async fn renew(shared: Arc<Shared>, lines: Vec<Line>) {
             }
             // Only looked at, and found or not answered for: its end is planned.
             (Some(Renewed::Renewed) | None, None) => {}
-            (Some(Renewed::NotHeld), _) => shared.lose(hold, LostReason::Taken),
+            (Some(Renewed::NotHeld), _) => shared.lose(hold, shared.reason_of_absence(hold)),
             // Unknown is not lost: asked again until the end of the lease.
             (None, Some(lease)) => {
                 hold.may_last_for(lease);

@@ -12,6 +12,7 @@ use crate::{Case, cases};
 pub(crate) const CASES: &[Case] = cases![
     a_restart_is_told_to_holders_and_survived_by_waiters,
     what_a_server_forgets_of_a_release_is_said_again,
+    a_reconnect_that_cost_nothing_is_not_blamed_for_a_forced_unlock,
     forgotten_scripts_are_sent_again,
     at_maxmemory_releases_and_renewals_still_work,
     a_key_of_another_type_is_left_alone,
@@ -51,12 +52,24 @@ async fn a_restart_is_told_to_holders_and_survived_by_waiters(mut rig: Rig) {
     rig.server_mut().restart().await;
     for guard in &guards {
         let reason = within(ms(3_000), "a new connection confirms what is held", guard.lost()).await;
-        assert_eq!(reason, LostReason::Taken, "{}", guard.name());
+        assert_eq!(reason, LostReason::GoneAfterReconnect, "{}", guard.name());
     }
     let next = within(ms(3_000), "the waiter goes on", waiter).await.expect("no panic").expect("a turn");
     assert!(next.is_valid());
     next.unlock().await.expect("held");
     client.lock("renewed").lock().await.expect("the same client goes on").unlock().await.expect("held");
+}
+
+async fn a_reconnect_that_cost_nothing_is_not_blamed_for_a_forced_unlock(rig: Rig) {
+    let client = rig.client_with(Client::builder().watchdog(ms(1_500)).poll(NO_POLL)).await;
+    let guard = client.lock("x").lock().await.expect("free");
+    let connections = rig.server().ask::<i64>(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).await;
+    assert!(connections.expect("killed") >= 1);
+    let end = guard.valid_until();
+    // Confirmed once by the reconnect, and then renewed.
+    eventually("it is renewed", ms(6_000), async || guard.valid_until() > end + ms(900)).await;
+    assert!(rig.client().await.lock("x").force_unlock().await.expect("an answer"));
+    assert_eq!(within(ms(1_500), "the next renewal tells", guard.lost()).await, LostReason::Taken);
 }
 
 /// A server comes back with what it had a moment ago: the hold, and not its end. So does a replica that is promoted.

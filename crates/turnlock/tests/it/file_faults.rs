@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout};
-use turnlock::{Client, Error};
+use turnlock::{Client, Error, LostReason};
 use turnlock_testkit::{TempDir, eventually, within};
 
 use crate::rig::{Kind, KindClient, NO_POLL, PROMPT, Rig, ms};
@@ -369,7 +369,7 @@ async fn a_file_that_was_removed_is_told_to_holders(rig: Rig) {
             path.push(end);
             fs::remove_file(path).expect("there");
         }
-        within(SOON, "the loss is told", guard.lost()).await;
+        assert_eq!(within(SOON, "it is told", guard.lost()).await, LostReason::GoneAfterReconnect);
         let other = rig.client().await;
         let theirs = other.lock(guard.name()).lock().await.expect("free in the new file");
         assert!(
