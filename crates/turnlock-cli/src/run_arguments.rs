@@ -36,7 +36,8 @@ pub(crate) struct RunArguments {
     /// At most N at once. All runs of one name should say the same number
     #[arg(long, value_name = "N", group = "kind")]
     pub(crate) permits: Option<u32>,
-    /// Hold the lock for a fixed time; the command is ended with it. When not given, the lock is renewed while the command runs
+    /// Hold the lock for a fixed time. The command gets TERM --kill-after before the end, and KILL at the end. When not given,
+    /// the lock is renewed while the command runs
     #[arg(long, value_name = "DURATION", conflicts_with = "watchdog", value_parser = time_span::parse)]
     pub(crate) lease: Option<Duration>,
     /// How long the lock outlives this program when it dies without a word
@@ -48,7 +49,8 @@ pub(crate) struct RunArguments {
     /// What happens to the command when the lock is about to be lost
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = OnLost::Term)]
     pub(crate) on_lost: OnLost,
-    /// How long the command has between TERM and KILL when the lock is lost before its time, and after a forwarded signal
+    /// How long before the end of the lock the command gets TERM; KILL follows at the end [default: a tenth of the lease, at
+    /// most 10s]. When given, also the time between a forwarded TERM or INT and KILL
     #[arg(long, value_name = "DURATION", value_parser = time_span::parse)]
     pub(crate) kill_after: Option<Duration>,
     /// What others see of this run; the command's name when not given
@@ -71,7 +73,7 @@ pub(crate) struct RunArguments {
 /// What happens to the command when the lock is about to be lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OnLost {
-    /// TERM early enough, and KILL when the lock ends
+    /// TERM --kill-after before the lock ends, and KILL when it ends
     Term,
     /// KILL when the lock ends
     Kill,

@@ -4,8 +4,8 @@ use turnlock::LostReason;
 
 use crate::run_arguments::OnLost;
 
-/// How long a command has between TERM and KILL when its lock was taken away, if nothing else was said.
-const USUAL_KILL_AFTER: Duration = Duration::from_secs(10);
+/// The longest time between TERM and KILL, unless the command line says otherwise.
+const LONGEST_GRACE: Duration = Duration::from_secs(10);
 
 /// As good as never, for a time that is added to the clock.
 const NEVER: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
@@ -17,7 +17,7 @@ const LONGEST_NAP: Duration = Duration::from_secs(1);
 pub(crate) struct Countdown {
     on_lost: OnLost,
     kill_after: Option<Duration>,
-    /// How long before the end of the lock the command is told.
+    /// The time between TERM and KILL when the lock ends: TERM comes this long before the end.
     grace: Duration,
     /// The lock is on its way to be lost, and the command was told: when it is killed.
     losing: Option<Instant>,
@@ -51,7 +51,7 @@ pub(crate) enum Move {
 impl Countdown {
     pub(crate) fn new(on_lost: OnLost, kill_after: Option<Duration>, lease: Duration) -> Self {
         let kill_after = kill_after.map(|time| time.min(NEVER));
-        let grace = kill_after.map_or(lease / 3, |time| time.min(lease / 3));
+        let grace = kill_after.unwrap_or_else(|| LONGEST_GRACE.min(lease / 10));
         Self { on_lost, kill_after, grace, losing: None, asked: None, has_warned: false, has_killed: false }
     }
 
@@ -98,9 +98,11 @@ impl Countdown {
     /// renewal that succeeds after all: the command is already ending.
     fn see_to_the_end(&mut self, now: Instant, lock: Standing, is_over: bool) {
         let end = match (self.on_lost, lock.lost) {
-            // Taken away while the lease would have gone on: there is time for a word.
-            (OnLost::Term, Some(LostReason::Taken)) if now < lock.valid_until => {
-                lock.valid_until.min(now + self.kill_after.unwrap_or(USUAL_KILL_AFTER))
+            // Gone from the store before the lease ended.
+            (OnLost::Term, Some(LostReason::Taken | LostReason::GoneAfterReconnect))
+                if now < lock.valid_until =>
+            {
+                lock.valid_until.min(now + self.grace)
             }
             (OnLost::Term | OnLost::Kill, _) if is_over => now,
             (OnLost::Term, _) if now >= self.told_at(lock) => lock.valid_until,
@@ -145,14 +147,28 @@ mod tests {
         let clock = Clock(Instant::now());
         let mut countdown = Countdown::new(OnLost::Term, None, LEASE);
         assert_eq!(countdown.next_move(clock.at(0), clock.held_until(30)), Move::Wait(clock.at(1)));
-        assert_eq!(countdown.next_move(clock.at(19), clock.held_until(30)), Move::Wait(clock.at(20)));
+        assert_eq!(countdown.next_move(clock.at(26), clock.held_until(30)), Move::Wait(clock.at(27)));
         assert!(!countdown.is_losing());
-        assert_eq!(countdown.next_move(clock.at(20), clock.held_until(30)), Move::Terminate);
+        assert_eq!(countdown.next_move(clock.at(27), clock.held_until(30)), Move::Terminate);
         assert!(countdown.is_losing());
         // A renewal that comes now does not put it off.
-        assert_eq!(countdown.next_move(clock.at(21), clock.held_until(51)), Move::Wait(clock.at(22)));
+        assert_eq!(countdown.next_move(clock.at(28), clock.held_until(58)), Move::Wait(clock.at(29)));
         assert_eq!(countdown.next_move(clock.at(30), clock.held_until(51)), Move::Kill);
         assert_eq!(countdown.next_move(clock.at(30), clock.held_until(51)), Move::Wait(clock.at(31)));
+    }
+
+    #[test]
+    fn term_comes_a_tenth_of_the_lease_before_its_end_and_at_most_ten_seconds() {
+        let clock = Clock(Instant::now());
+        for (lease, told) in [(3_000, 2_700), (90_000, 81_000), (600_000, 590_000)] {
+            let moments = [told - 1, told, lease].map(|millis| clock.0 + Duration::from_millis(millis));
+            let [before, told, end] = moments;
+            let lock = Standing { valid_until: end, lost: None };
+            let mut countdown = Countdown::new(OnLost::Term, None, Duration::from_millis(lease));
+            assert_eq!(countdown.next_move(before, lock), Move::Wait(told));
+            assert_eq!(countdown.next_move(told, lock), Move::Terminate);
+            assert_eq!(countdown.end(), Some(end));
+        }
     }
 
     #[test]
@@ -187,12 +203,15 @@ mod tests {
     #[test]
     fn a_lock_that_was_taken_away_leaves_a_moment_for_a_word() {
         let clock = Clock(Instant::now());
-        for (kill_after, killed_at) in [(None, 15), (Some(3), 8), (Some(60), 25)] {
-            let kill_after = kill_after.map(Duration::from_secs);
-            let mut countdown = Countdown::new(OnLost::Term, kill_after, LEASE);
-            assert_eq!(countdown.next_move(clock.at(5), clock.taken(25)), Move::Terminate);
-            assert_eq!(countdown.end(), Some(clock.at(killed_at)));
-            assert_eq!(countdown.next_move(clock.at(killed_at), clock.taken(25)), Move::Kill);
+        for reason in [LostReason::Taken, LostReason::GoneAfterReconnect] {
+            let gone = Standing { lost: Some(reason), ..clock.held_until(25) };
+            for (kill_after, killed_at) in [(None, 8), (Some(4), 9), (Some(60), 25)] {
+                let kill_after = kill_after.map(Duration::from_secs);
+                let mut countdown = Countdown::new(OnLost::Term, kill_after, LEASE);
+                assert_eq!(countdown.next_move(clock.at(5), gone), Move::Terminate);
+                assert_eq!(countdown.end(), Some(clock.at(killed_at)));
+                assert_eq!(countdown.next_move(clock.at(killed_at), gone), Move::Kill);
+            }
         }
         let mut countdown = Countdown::new(OnLost::Kill, None, LEASE);
         assert_eq!(countdown.next_move(clock.at(5), clock.taken(25)), Move::Kill);

@@ -50,6 +50,8 @@ impl Family {
     /// Stops `root` and all its descendants, so that none of them starts another unseen.
     pub(crate) fn stop(&mut self, root: Pid) {
         let _ = rustix::process::kill_process(root, Signal::STOP);
+        // First those that are known: to look for others takes time.
+        self.signal(Signal::STOP);
         for _ in 0..ROUNDS {
             if self.gather(root.as_raw_nonzero().get()) == 0 {
                 return;

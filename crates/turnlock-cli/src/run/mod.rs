@@ -6,6 +6,7 @@ mod event;
 mod family;
 mod grant;
 mod one_run;
+mod run_lease;
 mod running_command;
 mod scribe;
 mod signals;
@@ -25,6 +26,7 @@ use crate::arguments::{Arguments, StoreArguments};
 use crate::run_arguments::RunArguments;
 use crate::{exit_code, store};
 use one_run::OneRun;
+use run_lease::RunLease;
 pub(crate) use starter::take_over;
 use voice::Voice;
 
@@ -63,6 +65,9 @@ fn checked_name<'a>(place: &StoreArguments, arguments: &'a RunArguments) -> Resu
     }
     if arguments.at_least.is_some_and(|time| time > LONGEST) {
         return Err(wrong("--at-least is more than ten years, for which no lock can be held"));
+    }
+    if let Err(text) = RunLease::of(arguments).check(arguments) {
+        return Err(wrong(&text));
     }
     arguments.name.to_str().ok_or_else(|| {
         wrong("the name of the lock is not UTF-8: use another one, for example a digest of it (sha256sum)")

@@ -4,11 +4,12 @@ use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use turnlock::{Client, Error};
+use turnlock::{Client, Error, LostReason};
 
 use super::countdown::Countdown;
-use super::event::Event;
+use super::event::{Event, Why};
 use super::grant::Grant;
+use super::run_lease::RunLease;
 use super::running_command::RunningCommand;
 use super::signals::{Heard, Signals, name_of};
 use super::starter;
@@ -22,6 +23,8 @@ use crate::{exit_code, store};
 
 /// How long the end of the program may take when everything that matters is done.
 const LAST_WORDS: Duration = Duration::from_secs(2);
+/// How long the store has at the least to confirm a release, also when the lock ends before that.
+const SHORTEST_RELEASE: Duration = Duration::from_millis(500);
 /// How long to wait before it counts as waiting.
 const AT_ONCE: Duration = Duration::from_millis(100);
 /// The shortest time for which a lock can be kept.
@@ -60,9 +63,13 @@ impl OneRun<'_> {
             client = self.connect(store) => client?,
         };
         let outcome = self.under_lock(&client, &mut signals).await;
-        // What was given up on the way is still being taken back.
-        let _ = client.shutdown(LAST_WORDS).await;
-        outcome
+        // What was given up on the way is still being taken back. A lock that has ended needs nothing more.
+        let limit = match outcome {
+            Ok(RunEnd { lock_is_over: true, .. }) => Duration::ZERO,
+            _ => LAST_WORDS,
+        };
+        let _ = client.shutdown(limit).await;
+        outcome.map(|end| end.code)
     }
 
     async fn connect(&self, store: &StoreArguments) -> anyhow::Result<Client> {
@@ -79,25 +86,23 @@ impl OneRun<'_> {
         store::connect(store, builder).await
     }
 
-    async fn under_lock(&self, client: &Client, signals: &mut Signals) -> anyhow::Result<u8> {
+    async fn under_lock(&self, client: &Client, signals: &mut Signals) -> anyhow::Result<RunEnd> {
         let granted = tokio::select! {
             biased;
-            heard = signals.next() => return Ok(self.interrupted(heard)),
+            heard = signals.next() => return Ok(RunEnd::without_lock(self.interrupted(heard))),
             granted = self.wait(client) => granted?,
         };
         let held_since = Instant::now();
         let waited_ms = self.began.elapsed().as_millis();
         let Some(grant) = granted else {
             self.voice.tell(&Event::GaveUp { waited_ms });
-            return Ok(self.arguments.conflict_exit_code);
+            return Ok(RunEnd::without_lock(self.arguments.conflict_exit_code));
         };
         self.voice.tell(&Event::Acquired { owner: &grant.owner(), token: grant.token(), waited_ms });
         let outcome = self.run_command(&grant, signals).await?;
         let kept = self.arguments.at_least.map(|time| time.saturating_sub(held_since.elapsed()));
         let let_go = match (&outcome, kept) {
-            (Outcome::Ended(Ending { was_lost: false, .. }), Some(rest)) if !rest.is_zero() => {
-                self.keep(grant, rest, signals).await
-            }
+            (Outcome::Ended(_), Some(rest)) if !rest.is_zero() => self.keep(grant, rest, signals).await,
             _ => self.give_back(grant, signals).await,
         };
         Ok(self.verdict(&outcome, let_go))
@@ -140,7 +145,8 @@ impl OneRun<'_> {
     }
 
     async fn run_command(&self, grant: &Grant, signals: &mut Signals) -> anyhow::Result<Outcome> {
-        let RunArguments { on_lost, kill_after, lease, watchdog, command: words, .. } = self.arguments;
+        let RunArguments { on_lost, kill_after, command: words, .. } = self.arguments;
+        let lease = RunLease::of(self.arguments);
         let token = grant.token().map(|token| token.to_string());
         let variables = [
             ("TURNLOCK_NAME", Some(self.name.to_owned())),
@@ -151,7 +157,7 @@ impl OneRun<'_> {
         self.voice.make_way().await;
         // Whatever has held this program up since the grant, such as a machine that slept.
         if !grant.is_valid() {
-            self.voice.tell(&Event::Lost { reason: grant.lost().await.to_string() });
+            self.voice.tell(&Event::Lost { why: Why::lost(grant.lost().await), left_ms: None });
             return Ok(Outcome::TooLate);
         }
         let command = match RunningCommand::start(words, &variables) {
@@ -163,53 +169,80 @@ impl OneRun<'_> {
             }
         };
         self.voice.tell(&Event::Started { pid: command.pid() });
-        let countdown = Countdown::new(*on_lost, *kill_after, lease.unwrap_or(*watchdog));
-        let supervisor = Supervisor { command, grant, signals, countdown, voice: self.voice };
+        let countdown = Countdown::new(*on_lost, *kill_after, lease.time());
+        let supervisor = Supervisor { command, grant, signals, countdown, lease, voice: self.voice };
         Ok(Outcome::Ended(supervisor.run().await.context("the command cannot be waited for")?))
     }
 
-    async fn give_back(&self, grant: Grant, signals: &mut Signals) -> Result<(), Error> {
-        match unless_hurried(signals, grant.give_back()).await? {
-            Answer::Confirmed => self.voice.tell(&Event::Released),
-            Answer::NotAwaited => {
-                self.voice.warn("the release was not confirmed in time: the lock ends with its lease");
-            }
+    async fn give_back(&self, grant: Grant, signals: &mut Signals) -> LetGo {
+        if !grant.is_valid() {
+            return LetGo::Lost(grant.lost().await);
         }
-        Ok(())
+        let end = grant.valid_until();
+        let answer = until_over(signals, end, grant.give_back()).await;
+        let unconfirmed = "the release was not confirmed in time: the lock ends with its lease";
+        self.let_go(answer, end, &Event::Released, unconfirmed)
     }
 
-    async fn keep(&self, grant: Grant, time: Duration, signals: &mut Signals) -> Result<(), Error> {
+    async fn keep(&self, grant: Grant, time: Duration, signals: &mut Signals) -> LetGo {
+        if !grant.is_valid() {
+            return LetGo::Lost(grant.lost().await);
+        }
         // What is left may be less than a lock can be held for.
         let time = time.max(SHORTEST);
-        match unless_hurried(signals, grant.keep_for(time)).await? {
-            Answer::Confirmed => self.voice.tell(&Event::Kept { for_ms: time.as_millis() }),
-            Answer::NotAwaited => {
-                self.voice
-                    .warn("it was not confirmed in time that the lock is kept: it may end with its lease");
-            }
-        }
-        Ok(())
+        let end = grant.valid_until();
+        let answer = until_over(signals, end, grant.keep_for(time)).await;
+        let unconfirmed = "it was not confirmed in time that the lock is kept: it may end with its lease";
+        self.let_go(answer, end, &Event::Kept { for_ms: time.as_millis() }, unconfirmed)
     }
 
-    /// The exit code of a run whose command is gone, and whose lock was given back or not.
-    fn verdict(&self, outcome: &Outcome, let_go: Result<(), Error>) -> u8 {
+    /// What a reply to the last request for a lock means, that was valid until `end`.
+    fn let_go(&self, answer: Answer, end: Instant, done: &Event<'_>, unconfirmed: &'static str) -> LetGo {
+        match answer {
+            Answer::Confirmed => {
+                self.voice.tell(done);
+                LetGo::Done
+            }
+            Answer::NotAwaited => {
+                self.voice.warn(unconfirmed);
+                LetGo::Unconfirmed
+            }
+            Answer::TooLate => {
+                LetGo::Over { reason: RunLease::of(self.arguments).reason_of_end(end), unconfirmed }
+            }
+            Answer::Refused(Error::Lost { reason, .. }) => LetGo::Lost(reason),
+            Answer::Refused(error) => {
+                self.voice.warn(&error.to_string());
+                LetGo::Unconfirmed
+            }
+        }
+    }
+
+    /// How a run ends whose command is gone, and whose lock was given back or not.
+    fn verdict(&self, outcome: &Outcome, let_go: LetGo) -> RunEnd {
         let (own, with_its_lock, was_told) = match outcome {
             Outcome::Refused(code) => (*code, false, false),
             Outcome::TooLate => (exit_code::LOST, true, true),
             Outcome::Ended(ending) => (code_of(ending.status), ending.with_its_lock, ending.was_lost),
         };
+        let tell = |reason| {
+            if !was_told {
+                self.voice.tell(&Event::Lost { why: Why::lost(reason), left_ms: None });
+            }
+        };
         let mut is_lost = with_its_lock;
         match let_go {
-            Ok(()) => {}
-            Err(Error::Lost { reason, .. }) => {
-                if !was_told {
-                    self.voice.tell(&Event::Lost { reason: reason.to_string() });
-                }
+            LetGo::Done | LetGo::Unconfirmed => {}
+            LetGo::Over { reason, .. } if with_its_lock => tell(reason),
+            // The lock was held until the end of the command.
+            LetGo::Over { unconfirmed, .. } => self.voice.warn(unconfirmed),
+            LetGo::Lost(reason) => {
+                tell(reason);
                 is_lost |= self.arguments.on_lost != OnLost::Warn && matches!(outcome, Outcome::Ended(_));
             }
-            Err(error) => self.voice.warn(&error.to_string()),
         }
-        if is_lost { exit_code::LOST } else { own }
+        let lock_is_over = matches!(let_go, LetGo::Over { .. } | LetGo::Lost(_));
+        RunEnd { code: if is_lost { exit_code::LOST } else { own }, lock_is_over }
     }
 
     /// A signal came before there was a command to send it to.
@@ -238,27 +271,59 @@ impl OneRun<'_> {
     }
 }
 
-/// What the store has said to the end of a lock.
-enum Answer {
-    Confirmed,
-    /// Somebody was in a hurry.
-    NotAwaited,
+/// How a run has ended.
+struct RunEnd {
+    code: u8,
+    /// The lock is lost, or its lease is over: the store has nothing left to release.
+    lock_is_over: bool,
 }
 
-/// Lets a release be finished, but not for long when somebody wants this program to end: then it goes on in the background
-/// for as long as that takes.
-async fn unless_hurried(
+impl RunEnd {
+    fn without_lock(code: u8) -> Self {
+        Self { code, lock_is_over: false }
+    }
+}
+
+/// What became of a lock whose command has ended.
+#[derive(Clone, Copy)]
+enum LetGo {
+    /// Released, or kept.
+    Done,
+    /// Not confirmed by the store.
+    Unconfirmed,
+    /// Not confirmed by the store before the lock ended in this way.
+    Over { reason: LostReason, unconfirmed: &'static str },
+    /// It was lost already.
+    Lost(LostReason),
+}
+
+/// What the store has replied to the last request for a lock.
+enum Answer {
+    Confirmed,
+    Refused(Error),
+    /// A signal came that asks this program to end.
+    NotAwaited,
+    /// Nothing before the end of the lock.
+    TooLate,
+}
+
+/// Waits for the reply to a release until the lock ends by itself, and not for long after a signal. The release goes on in the
+/// background.
+async fn until_over(
     signals: &mut Signals,
+    end: Instant,
     release: impl Future<Output = Result<(), Error>>,
-) -> Result<Answer, Error> {
+) -> Answer {
     let hurry = async {
         signals.next().await;
         tokio::time::sleep(LAST_WORDS).await;
     };
+    let end = end.max(Instant::now() + SHORTEST_RELEASE);
     tokio::select! {
         biased;
-        released = release => released.map(|()| Answer::Confirmed),
-        () = hurry => Ok(Answer::NotAwaited),
+        released = release => released.map_or_else(Answer::Refused, |()| Answer::Confirmed),
+        () = hurry => Answer::NotAwaited,
+        () = tokio::time::sleep_until(end.into()) => Answer::TooLate,
     }
 }
 
@@ -292,6 +357,7 @@ mod tests {
         let outcome = run.run_command(&grant, &mut signals).await.unwrap();
         assert!(matches!(outcome, Outcome::TooLate), "{outcome:?}");
         let let_go = run.give_back(grant, &mut signals).await;
-        assert_eq!(run.verdict(&outcome, let_go), exit_code::LOST);
+        let end = run.verdict(&outcome, let_go);
+        assert_eq!((end.code, end.lock_is_over), (exit_code::LOST, true));
     }
 }

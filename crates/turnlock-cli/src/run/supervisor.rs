@@ -4,10 +4,12 @@ use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
+use turnlock::LostReason;
 
 use super::countdown::{Countdown, Move, Standing};
-use super::event::Event;
+use super::event::{Event, Why};
 use super::grant::Grant;
+use super::run_lease::RunLease;
 use super::running_command::RunningCommand;
 use super::signals::{Heard, Signals, name_of};
 use super::voice::Voice;
@@ -21,6 +23,7 @@ pub(crate) struct Supervisor<'a> {
     pub(crate) grant: &'a Grant,
     pub(crate) signals: &'a mut Signals,
     pub(crate) countdown: Countdown,
+    pub(crate) lease: RunLease,
     pub(crate) voice: &'a Voice,
 }
 
@@ -30,7 +33,7 @@ pub(crate) struct Ending {
     pub(crate) status: ExitStatus,
     /// It was ended, or told to, for the sake of the lock.
     pub(crate) with_its_lock: bool,
-    /// The lock was lost before the command had ended.
+    /// The lock was lost before the command had ended, and that was reported.
     pub(crate) was_lost: bool,
 }
 
@@ -46,17 +49,14 @@ impl Supervisor<'_> {
             let step = self.countdown.next_move(Instant::now(), lock);
             // First what matters, then the words about it.
             self.take(step);
-            if let Some(reason) = news.take() {
-                self.voice.tell(&Event::Lost { reason });
-            }
-            self.tell_of(step, lock);
+            self.tell_of(step, lock, news.take());
             let Move::Wait(nap) = step else { continue };
             tokio::select! {
                 biased;
                 status = self.command.wait() => break status?,
                 heard = self.signals.next() => self.pass_on(heard),
                 reason = self.grant.lost(), if lost.is_none() => {
-                    news = Some(reason.to_string());
+                    news = Some(reason);
                     lost = Some(reason);
                 }
                 // A courtesy to people who ask: whether it succeeds changes nothing.
@@ -78,14 +78,22 @@ impl Supervisor<'_> {
         }
     }
 
-    fn tell_of(&self, step: Move, lock: Standing) {
-        match step {
-            Move::Wait(_) => {}
-            Move::Warn => self.voice.warn("the command goes on without the lock"),
-            Move::Terminate => {
-                let left = self.countdown.end().unwrap_or(lock.valid_until) - Instant::now();
-                self.voice.tell(&Event::Losing { left_ms: left.as_millis() });
+    /// Reports a step, and first that the lock is lost if that is new. TERM because of a lost lock is part of that report.
+    fn tell_of(&self, step: Move, lock: Standing, news: Option<LostReason>) {
+        let end = self.countdown.end().unwrap_or(lock.valid_until);
+        let left_ms =
+            (step == Move::Terminate).then(|| end.saturating_duration_since(Instant::now()).as_millis());
+        match (news, left_ms) {
+            (Some(reason), left_ms) => self.voice.tell(&Event::Lost { why: Why::lost(reason), left_ms }),
+            (None, Some(left_ms)) => {
+                let why = Why::losing(self.lease.reason_of_end(lock.valid_until));
+                self.voice.tell(&Event::Losing { why, left_ms });
             }
+            (None, None) => {}
+        }
+        match step {
+            Move::Wait(_) | Move::Terminate => {}
+            Move::Warn => self.voice.warn("the command goes on without the lock"),
             Move::Kill => self.voice.tell(&Event::Killed),
         }
     }

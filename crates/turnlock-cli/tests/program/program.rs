@@ -136,6 +136,16 @@ pub(crate) fn between(earlier: &serde_json::Value, event: &serde_json::Value) ->
     Duration::from_millis(time(event) - time(earlier))
 }
 
+/// Whether a process can still execute code: it runs, and was neither stopped nor killed. A machine that is busy may take a
+/// while to end a process that was killed, and lets it execute nothing before that.
+pub(crate) fn can_act(pid: i32) -> bool {
+    const KILL_OR_STOP: u64 = 1 << (9 - 1) | 1 << (19 - 1);
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("").trim();
+    let is_pending = |name| u64::from_str_radix(field(name), 16).is_ok_and(|bits| bits & KILL_OR_STOP != 0);
+    field("State:").starts_with(['R', 'S', 'D']) && !is_pending("SigPnd:") && !is_pending("ShdPnd:")
+}
+
 /// Whether a process runs; one that has ended and that nobody has waited for does not.
 pub(crate) fn runs(pid: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();

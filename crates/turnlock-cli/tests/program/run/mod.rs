@@ -19,7 +19,7 @@ pub(crate) fn cases(store: Store) -> impl Iterator<Item = Case> {
         [command::CASES, exclusion::CASES, losing::CASES, signals::CASES, telling::CASES, unread::CASES];
     let one = match store {
         Store::Redis => [usage::CASES, losing::REDIS_CASES].concat(),
-        Store::File => vec![],
+        Store::File => losing::FILE_CASES.to_vec(),
     };
     every.concat().into_iter().chain(one)
 }

@@ -33,6 +33,9 @@ async fn wrong_usage_is_told(rig: Rig) {
         (vec!["-E", "256", "name", "true"], "0..=255"),
         (vec!["--on-lost", "cry", "name", "true"], "term, kill, warn"),
         (vec!["--lease", "1ms", "name", "true"], "at least 10ms"),
+        (vec!["--lease", "3s", "--kill-after", "3s", "name", "true"], "does not fit in --lease 3s"),
+        (vec!["--kill-after", "11s", "name", "true"], "does not fit in --watchdog 30s"),
+        (vec!["--watchdog", "3s", "--kill-after", "1.1", "name", "true"], "at most a third"),
         (vec!["--at-least", "11y", "name", "true"], "ten years"),
         (vec!["--permits", "0", "name", "true"], "from 1"),
         (vec!["--watchdog", "0", "name", "true"], "watchdog"),
@@ -42,6 +45,11 @@ async fn wrong_usage_is_told(rig: Rig) {
         let (code, told) = Program::start(rig.command(&words)).finish().await;
         assert_eq!(code, 64, "{words:?}: {told}");
         assert!(told.contains(advice), "{words:?}: {told}");
+    }
+    // It has to fit only where TERM comes before the end.
+    for on_lost in ["kill", "warn"] {
+        let flags = ["--on-lost", on_lost, "--kill-after", "1h"];
+        assert_eq!(rig.run(&flags, &["true"]).finish().await, (0, String::new()));
     }
     let mut command = rig.command(&[]);
     command.arg(OsStr::from_bytes(b"\xff")).arg("true");
