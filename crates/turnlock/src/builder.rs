@@ -52,6 +52,9 @@ pub struct Builder {
 impl Builder {
     /// The lease of locks that are renewed: how long such a lock stays held when its process dies. Renewed every third of
     /// it. 30 s when not set, as in Redisson.
+    ///
+    /// Locks with a [fixed lease](crate::Lock::lease) are looked at as often, or once in a third of their lease if that is
+    /// more often.
     pub fn watchdog(mut self, lease: Duration) -> Self {
         self.watchdog = Some(lease);
         self

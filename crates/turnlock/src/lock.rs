@@ -56,6 +56,9 @@ impl Lock {
     }
 
     /// The same lock, taken with a fixed lease: not renewed, so it ends by itself, whatever its holder does.
+    ///
+    /// The client still asks the store whether the lock is held, once in a third of the lease, or of the
+    /// [watchdog's](crate::Builder::watchdog) if that is shorter: see [`Guard::lost`].
     #[must_use = "this makes another handle; the lock is as it was"]
     pub fn lease(&self, lease: Duration) -> Self {
         Self { lease: Some(Lease::new(lease)), ..self.clone() }
@@ -209,7 +212,7 @@ impl Lock {
     /// this side of it: all readers, or the writer.
     ///
     /// The holder is not asked. A holder of this client hears of it by [`Guard::lost`] right after, others when they next
-    /// renew; one with a fixed lease of another client, when its lease ends. Waiters of the holder's client may still be handed
+    /// renew or look, within a third of their lease. Waiters of the holder's client may still be handed
     /// the lock until its [window](crate::Builder::hand_over_window) ends: 10 ms after its grant.
     ///
     /// Cancelling: the lock may have been freed or not.

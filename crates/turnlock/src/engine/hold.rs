@@ -73,6 +73,8 @@ pub(crate) struct HoldState {
     pub(crate) renewed_guards: u32,
     /// The lease to renew for, while one of them does.
     pub(crate) renewal: Option<Lease>,
+    /// The longest lease that one of its guards was granted.
+    pub(crate) longest: Lease,
     /// When the watchdog looks at it next.
     pub(crate) appointment: Option<Appointment>,
     /// Renewals that are under way.
@@ -290,6 +292,7 @@ impl HoldState {
             found_gone: false,
             renewed_guards: 0,
             renewal: None,
+            longest: term.lease(),
             appointment: None,
             renewals: 0,
             doubt: None,
@@ -309,6 +312,7 @@ impl HoldState {
 
     pub(crate) fn add_guard(&mut self, term: Term) {
         self.guards += 1;
+        self.longest = self.longest.max(term.lease());
         if let Term::Renewed(lease) = term {
             self.renewed_guards += 1;
             self.renewal = Some(lease);

@@ -94,7 +94,7 @@ impl Engine {
             rooms: Arc::new(Rooms::new(Arc::clone(&backend))),
             backend,
             client,
-            watchdog: Watchdog::new(settings.watchdog.renewal_period()),
+            watchdog: Watchdog::new(settings.watchdog),
             attendance: Arc::default(),
             farewells: Farewells::default(),
             this: Weak::clone(this),

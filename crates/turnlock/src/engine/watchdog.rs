@@ -24,16 +24,16 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 /// Every hold of this client, in the order in which they must be looked at: to be renewed or to be declared lost.
 #[derive(Debug)]
 pub(crate) struct Watchdog {
-    /// How often a hold with a fixed lease that others may shorten says its lease again.
-    period: Duration,
+    /// The lease of renewed holds: a fixed lease is looked at as if it were this long, if it is longer.
+    lease: Lease,
     schedule: Mutex<RenewalSchedule<Arc<Hold>>>,
     look: Notify,
     look_at_all: AtomicBool,
 }
 
 impl Watchdog {
-    pub(crate) fn new(period: Duration) -> Self {
-        Self { period, schedule: Mutex::default(), look: Notify::new(), look_at_all: AtomicBool::new(false) }
+    pub(crate) fn new(lease: Lease) -> Self {
+        Self { lease, schedule: Mutex::default(), look: Notify::new(), look_at_all: AtomicBool::new(false) }
     }
 
     fn schedule(&self) -> MutexGuard<'_, RenewalSchedule<Arc<Hold>>> {
@@ -45,15 +45,25 @@ impl Watchdog {
         self.plan_after(hold, clock::now());
     }
 
+    /// The lease that decides how often a hold is renewed or looked at. Both happen once in a third of it.
+    ///
+    /// A fixed lease needs no renewal. It is looked at all the same: data can be lost, and a lock can be unlocked by force,
+    /// without a change of a connection.
+    fn pace(&self, hold: &Hold) -> Lease {
+        let state = hold.state();
+        state.renewal.unwrap_or_else(|| state.longest.min(self.lease))
+    }
+
     /// Plans the next look at a hold that was confirmed by a request sent at `sent`.
     fn plan_after(&self, hold: &Arc<Hold>, sent: Moment) {
-        let renewal = hold.state().renewal;
-        let due = match renewal {
-            Some(lease) => lease.next_renewal(sent),
-            None if hold.name.kind().is_shortened_by_others() => sent + self.period,
-            None => Moment::NEVER,
-        };
+        let is_leased = hold.name.kind().is_leased();
+        let due = if is_leased { self.pace(hold).next_renewal(sent) } else { Moment::NEVER };
         self.plan(hold, due);
+    }
+
+    /// Plans the next look at a hold whose renewal or look has failed.
+    fn plan_retry(&self, hold: &Arc<Hold>) {
+        self.plan(hold, clock::now() + self.pace(hold).renewal_period() / 10);
     }
 
     /// Plans the next look for `due`, or for the end of the lease if that comes first.
@@ -182,7 +192,9 @@ fn line(shared: &Shared, hold: &Hold, now: Moment) -> Renewal {
 async fn renew(shared: Arc<Shared>, lines: Vec<Line>) {
     let (_, wanted) = lines.first().map(manner).unwrap_or_default();
     let (renewals, holds): (Vec<_>, Vec<_>) = lines.into_iter().unzip();
-    let shortest = renewals.iter().filter_map(|line| line.lease).min().unwrap_or(shared.settings.watchdog);
+    let leases = renewals.iter().filter_map(|line| line.lease);
+    let shortest = leases.chain(holds.iter().map(|hold| shared.watchdog.pace(hold))).min();
+    let shortest = shortest.unwrap_or(shared.settings.watchdog);
     let limit = shared.settings.patience(shortest).unwrap_or_else(|_| shared.settings.usual_patience());
     let asked = clock::now();
     let (outcomes, sent, reached) =
@@ -210,24 +222,24 @@ async fn renew(shared: Arc<Shared>, lines: Vec<Line>) {
         };
     let outcomes = outcomes.into_iter().chain(std::iter::repeat(None));
     for ((hold, line), outcome) in holds.iter().zip(&renewals).zip(outcomes) {
-        if outcome == Some(Renewed::Renewed) {
-            hold.was_seen(sent);
-        }
-        match (outcome, line.lease) {
-            (Some(Renewed::Renewed), Some(lease)) => {
-                tracing::trace!(name = %hold.name, owner = %hold.owner, "renewed");
-                hold.confirmed_for(lease, sent);
-                // Where several servers were asked, by the fewest that any of them reached, and no fewer than it had to be.
-                hold.was_acknowledged_by(wanted, reached.max(wanted));
+        match outcome {
+            Some(Renewed::Renewed) => {
+                hold.was_seen(sent);
+                if let Some(lease) = line.lease {
+                    tracing::trace!(name = %hold.name, owner = %hold.owner, "renewed");
+                    hold.confirmed_for(lease, sent);
+                    // Where several servers were asked, by the fewest that any of them reached, and no fewer than it had to be.
+                    hold.was_acknowledged_by(wanted, reached.max(wanted));
+                }
                 shared.watchdog.plan_after(hold, sent);
             }
-            // Only looked at, and found or not answered for: its end is planned.
-            (Some(Renewed::Renewed) | None, None) => {}
-            (Some(Renewed::NotHeld), _) => shared.lose(hold, shared.reason_of_absence(hold)),
+            Some(Renewed::NotHeld) => shared.lose(hold, shared.reason_of_absence(hold)),
             // Unknown is not lost: asked again until the end of the lease.
-            (None, Some(lease)) => {
-                hold.may_last_for(lease);
-                shared.watchdog.plan(hold, clock::now() + lease.renewal_period() / 10);
+            None => {
+                if let Some(lease) = line.lease {
+                    hold.may_last_for(lease);
+                }
+                shared.watchdog.plan_retry(hold);
             }
         }
     }

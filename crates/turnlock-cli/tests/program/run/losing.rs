@@ -21,6 +21,7 @@ pub(crate) const CASES: &[Case] = cases![
     a_lock_that_is_taken_away_ends_its_command,
     a_forced_unlock_is_named_and_told_once,
     the_end_of_a_lease_is_named,
+    a_fixed_lease_that_is_taken_away_ends_its_command,
     permits_end_their_command_as_well,
     descendants_go_too,
     a_renewed_lock_outlives_its_lease,
@@ -293,6 +294,18 @@ async fn a_frozen_store_holds_the_program_up_no_longer_than_the_lease(rig: Rig) 
     assert_eq!(code, 5, "{words}");
     assert!(words.contains("not confirmed"), "{words}");
     assert!(time < lease + soon, "{time:?}: {words}");
+}
+
+/// Long before its lease ends: it is looked at once in a third of it.
+async fn a_fixed_lease_that_is_taken_away_ends_its_command(rig: Rig) {
+    let lock = rig.client().await.lock(&rig.name);
+    let mut program = rig.script(&["--lease", "9s"], &until_signal("TERM", "echo told; exit 5"));
+    program.expect("ready").await;
+    assert!(lock.force_unlock().await.unwrap());
+    program.expect("told").await;
+    let (code, words) = program.finish().await;
+    assert_eq!(code, LOST);
+    assert!(words.lines().next().is_some_and(|first| first.contains("taken away")), "{words}");
 }
 
 async fn permits_end_their_command_as_well(rig: Rig) {

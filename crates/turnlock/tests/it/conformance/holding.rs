@@ -17,6 +17,7 @@ pub(super) const CASES: &[Case] = cases![
     an_inner_renewal_keeps_a_fixed_lease_alive,
     no_reentry_or_renewal_shortens_a_lease,
     lost_data_is_told,
+    lost_data_is_told_to_a_fixed_lease,
     a_look_tells_who_holds,
 ];
 
@@ -186,6 +187,26 @@ async fn lost_data_is_told(rig: Rig) {
     assert!(matches!(guard.reenter().await, Err(Error::Lost { .. })), "a reentry must not begin a hold");
     assert!(!lock.is_locked().await.expect("an answer"));
     assert!(matches!(guard.unlock().await, Err(Error::Lost { reason: LostReason::Taken, .. })));
+}
+
+/// It needs no renewal, and is looked at as often as if it did: once in a third of it, or of the watchdog's lease.
+async fn lost_data_is_told_to_a_fixed_lease(rig: Rig) {
+    for (watchdog, lease) in [(ms(30_000), ms(6_000)), (ms(6_000), ms(60_000))] {
+        let client = rig.client_with(Client::builder().watchdog(watchdog).poll(NO_POLL)).await;
+        let name = rig.name();
+        let guard = client.lock(&name).lease(lease).lock().await.expect("free");
+        let reader = client.read_write_lock(&rig.name()).read().lease(lease).lock().await.expect("free");
+        rig.lose_data().await;
+        let other = rig.client().await.lock(&name);
+        let theirs = other.try_lock().await.expect("an answer").expect("the store has forgotten the holder");
+        for guard in [&guard, &reader] {
+            let reason = within(ms(4_000), "the next look finds out", guard.lost()).await;
+            assert_eq!(reason, LostReason::Taken);
+            assert!(!guard.is_valid());
+        }
+        assert!(matches!(guard.unlock().await, Err(Error::Lost { reason: LostReason::Taken, .. })));
+        theirs.unlock().await.expect("the old holder's end did not touch the new one");
+    }
 }
 
 async fn a_look_tells_who_holds(rig: Rig) {

@@ -102,6 +102,10 @@ async fn lost_permits_are_told(rig: Rig) {
     assert!(slots.try_set_permits(2).await.expect("an answer"));
     assert!(matches!(fixed.release().await, Err(Error::Lost { .. })));
     assert_eq!(slots.available().await.unwrap(), 2, "nor does it add to a new one");
+    // And without that: a fixed lease is looked at, too.
+    let fixed = slots.lease(ms(600_000)).acquire(2).await.expect("free");
+    rig.lose_data().await;
+    assert_eq!(within(ms(5_000), "at the next look", fixed.lost()).await, LostReason::Taken);
 }
 
 async fn a_look_shows_which_permits_are_out(rig: Rig) {
