@@ -223,8 +223,13 @@ impl Guard {
     /// Waits until the lock is lost, and says how. Not ready as long as it is held.
     ///
     /// Ready before another owner can get the lock from the store by the end of the lease; the time between is a hundredth
-    /// of the lease and two milliseconds. When somebody unlocks by force, or the store loses its data, it is ready as soon
-    /// as that is known, at the next renewal at the latest.
+    /// of the lease and two milliseconds. That needs neither the runtime on which the client was made, which may be gone, nor
+    /// timers on the one that polls this.
+    ///
+    /// When the lock is unlocked by force, or the store loses its data, this is ready as soon as that is known: at the next
+    /// renewal at the latest. A [fixed lease](crate::Lock::lease) is not renewed but looked at, once in a third of it, or of the
+    /// [watchdog's](crate::Builder::watchdog) lease if that is shorter. A renewal or a look that fails is repeated, ten times as
+    /// often, until the end of the lease.
     ///
     /// Cancelling: safe, nothing is changed.
     pub async fn lost(&self) -> LostReason {

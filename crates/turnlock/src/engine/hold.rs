@@ -1,11 +1,15 @@
+use std::future::pending;
+use std::pin::pin;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use futures_util::future::select;
 use tokio::sync::Notify;
 use turnlock_core::model::{Claim, PermitId};
 use turnlock_core::renewal::Appointment;
 use turnlock_core::{Doubt, Lease, LockName, Moment, OwnerId};
 
+use super::deadline::Deadline;
 use crate::clock;
 use crate::error::LostReason;
 
@@ -212,6 +216,8 @@ impl Hold {
     pub(crate) fn confirmed_for(&self, lease: Lease, sent: Moment) {
         self.was_seen(sent);
         self.may_last_for(lease);
+        // As in `lost` and `is_valid`: none of them comes between the look at the clock and the new end.
+        let _state = self.state();
         if clock::now() < self.believed_until() {
             self.believed_until.fetch_max(lease.local_end(sent).as_micros(), Ordering::AcqRel);
         }
@@ -256,15 +262,20 @@ impl Hold {
     }
 
     /// Waits until the hold is lost. Never ready when it is given back first.
+    ///
+    /// Ready by the local end of the lease without the watchdog, which may have ended with the runtime of its client.
     pub(crate) async fn until_lost(&self) -> LostReason {
         loop {
-            let ended = self.ended.notified();
-            tokio::pin!(ended);
+            let mut ended = pin!(self.ended.notified());
             ended.as_mut().enable();
             if let Some(reason) = self.lost() {
                 return reason;
             }
-            ended.await;
+            if self.state().standing == Standing::Ended {
+                return pending().await;
+            }
+            // A renewal moves the end on: then there is another one to wait for.
+            select(ended, Deadline::new(self.believed_until())).await;
         }
     }
 
@@ -332,5 +343,58 @@ impl HoldState {
             self.standing = Standing::Ended;
         }
         self.guards == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, mpsc};
+    use std::thread;
+    use std::time::Duration;
+
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    fn hold(term: Term) -> Arc<Hold> {
+        let (name, owner) = (LockName::parse("n").expect("a good name"), OwnerId::from_wire("a:1"));
+        Arc::new(Hold::granted(Claim::new(&name, &owner, 1), term, clock::now(), None))
+    }
+
+    fn lease(millis: u64) -> Lease {
+        Lease::new(Duration::from_millis(millis)).expect("a good lease")
+    }
+
+    /// No watchdog looks after it: as when the watchdog has ended, or its runtime does not run.
+    #[test]
+    fn the_end_is_told_without_a_watchdog() {
+        let hold = hold(Term::Renewed(lease(100)));
+        let (tell, told) = mpsc::channel();
+        thread::spawn({
+            let hold = Arc::clone(&hold);
+            move || {
+                let bare = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+                let reason = bare.block_on(hold.until_lost());
+                tell.send((reason, clock::now() >= hold.believed_until())).expect("somebody waits");
+            }
+        });
+        // Confirmed once: the end moves on.
+        hold.confirmed_for(lease(300), clock::now());
+        let (reason, is_over) = told.recv_timeout(Duration::from_secs(10)).expect("the end is told");
+        assert!(is_over && matches!(reason, LostReason::NotRenewed { .. }), "{reason}");
+        hold.confirmed_for(lease(60_000), clock::now());
+        assert!(!hold.is_valid(), "what was told to be lost does not come back");
+    }
+
+    #[tokio::test]
+    async fn the_end_of_what_was_given_back_is_not_told() {
+        let term = Term::Fixed(lease(20));
+        let hold = hold(term);
+        let mut lost = Box::pin(hold.until_lost());
+        assert!(lost.as_mut().now_or_never().is_none());
+        hold.state().remove_guard(term);
+        let outcome = tokio::time::timeout(Duration::from_millis(100), lost).await;
+        assert!(outcome.is_err(), "it was given back");
+        assert!(hold.until_lost().now_or_never().is_none());
     }
 }

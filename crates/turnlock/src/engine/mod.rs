@@ -4,6 +4,7 @@
 mod acquire;
 mod attempt;
 mod attendance;
+mod deadline;
 mod errand;
 mod farewells;
 mod force;

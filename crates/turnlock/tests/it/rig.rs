@@ -298,7 +298,7 @@ pub(crate) async fn keys_of_locks(plain: &mut MultiplexedConnection) -> Vec<Stri
     keys
 }
 
-pub(crate) fn ms(millis: u64) -> Duration {
+pub(crate) const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 

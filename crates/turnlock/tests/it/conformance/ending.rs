@@ -1,6 +1,11 @@
 //! The ways in which a hold ends.
 
-use turnlock::{Client, Error, LostReason};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use tokio::runtime::Builder;
+use turnlock::{Client, Error, LostReason, MultiLock};
 use turnlock_testkit::{eventually, within};
 
 use crate::rig::{NO_POLL, PROMPT, Rig, ms, until_waiting};
@@ -14,6 +19,7 @@ pub(super) const CASES: &[Case] = cases![
     a_panic_while_holding_gives_the_lock_back,
     a_guard_may_be_dropped_without_a_runtime,
     a_guard_may_outlive_the_runtime,
+    the_end_is_told_without_the_runtime_of_the_client,
     shutdown_drains_and_refuses,
     shutdown_takes_no_lock_away,
     the_last_handle_may_go_before_the_release_is_done,
@@ -145,6 +151,42 @@ async fn a_guard_may_outlive_the_runtime(rig: Rig) {
     let other = rig.client().await;
     let next = within(ms(1_000), "the lease ends", other.lock(&name).lock()).await.expect("a turn");
     next.unlock().await.expect("held");
+}
+
+/// Once the runtime of a client is gone, or is not driven any more, nothing is renewed. Those who wait on another runtime for the
+/// end of a hold hear of it, also on one without timers.
+async fn the_end_is_told_without_the_runtime_of_the_client(rig: Rig) {
+    const LEASE: Duration = ms(1_000);
+    let watch = move || {
+        for is_gone in [true, false] {
+            let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+            let (guard, fixed, multi) = runtime.block_on(async {
+                let client = rig.client_with(Client::builder().watchdog(LEASE)).await;
+                let lock = || client.lock(&rig.name());
+                let guard = lock().lock().await.expect("free");
+                let fixed = lock().lease(LEASE).lock().await.expect("free");
+                let multi = MultiLock::new([lock(), lock()]).expect("a good set");
+                (guard, fixed, multi.lock().await.expect("free"))
+            });
+            let idle = (!is_gone).then_some(runtime);
+            let (tell, told) = mpsc::channel();
+            thread::spawn(move || {
+                let bare = Builder::new_current_thread().build().expect("a runtime");
+                let reasons = bare
+                    .block_on(async { [guard.lost().await, fixed.lost().await, multi.lost().await.reason] });
+                let are_valid = [guard.is_valid(), fixed.is_valid(), multi.is_valid()];
+                let _ = tell.send((reasons, are_valid));
+            });
+            let (reasons, are_valid) = told.recv_timeout(10 * LEASE).expect("the end is told");
+            let is_told = matches!(
+                reasons,
+                [LostReason::NotRenewed { .. }, LostReason::Expired, LostReason::NotRenewed { .. }]
+            );
+            assert!(is_told && are_valid == [false; 3], "gone: {is_gone}, {reasons:?}, {are_valid:?}");
+            drop(idle);
+        }
+    };
+    tokio::task::spawn_blocking(watch).await.expect("no panic");
 }
 
 async fn shutdown_drains_and_refuses(rig: Rig) {
