@@ -103,7 +103,7 @@ pub(crate) struct WatchArguments {
 /// Take a lock away from whoever holds it
 ///
 /// Shows the holder and asks, on a terminal; elsewhere --yes is needed. What is agreed to on a terminal is taken from the
-/// holders that were shown, and from nobody who came after them. Exits with 1 when nobody held the lock, or another owner.
+/// owners that were shown, and from no other owner. Exits with 1 when nobody held the lock, or another owner.
 #[derive(Args, Debug)]
 pub(crate) struct UnlockArguments {
     /// The name of the lock, as it is

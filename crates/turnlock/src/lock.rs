@@ -220,11 +220,15 @@ impl Lock {
         self.named.engine.shared.force_unlock(self.checked_name()?).await
     }
 
-    /// Takes the lock away from this owner, if it still holds it, and from nobody else. Whether it did. Of a read-write lock,
-    /// only what it has of this side.
+    /// Takes the lock away from this owner, if it still holds it, and from no other owner. Whether it did. Of a read-write
+    /// lock, only what it has of this side.
     ///
-    /// The holder hears of it as of [`force_unlock`](Lock::force_unlock). Somebody who looked, and decided, cannot hit the next
-    /// holder by this.
+    /// The holder hears of it as of [`force_unlock`](Lock::force_unlock).
+    ///
+    /// **Limits.** An owner is one holder, with one exception: waiters of one client that are handed the lock within its
+    /// [window](crate::Builder::hand_over_window) have one owner, and the lock is taken from whichever of them holds it now. So
+    /// what an inspection shows in the first 10 ms of a grant may be the next waiter's by the time of this call. When the
+    /// window has ended, the owner stays one holder until the lock is given back.
     ///
     /// Cancelling: the lock may have been freed or not.
     pub async fn force_unlock_of(&self, owner: &OwnerId) -> Result<bool, Error> {

@@ -1,15 +1,16 @@
 //! Taking away what one owner holds, and nothing else.
 
-use turnlock::{Error, Kind, OwnerId};
+use turnlock::{Client, Error, Guard, Kind, Lock, LostReason, OwnerId};
 use turnlock_testkit::within;
 
 use super::Held;
-use crate::rig::{PROMPT, Rig, ms, until_waiting};
+use crate::rig::{NO_POLL, PROMPT, Rig, ms, until_waiting};
 use crate::{Case, cases};
 
 pub(super) const CASES: &[Case] = cases![
     only_the_owner_that_is_named_loses_it,
     an_end_by_force_wakes_those_who_wait,
+    waiters_that_hand_over_are_one_owner_until_the_window_ends,
     a_fair_waiter_keeps_its_place,
     one_reader_is_thrown_out,
     one_permit_is_taken_away,
@@ -59,6 +60,41 @@ async fn an_end_by_force_wakes_those_who_wait(rig: Rig) {
         assert!(holder.force_unlock(kind, &name, Some(guard.owner_id())).await.expect("an answer"));
         within(PROMPT, "it is told", task).await.expect("no panic").unlock().await.expect("held");
     }
+}
+
+/// Gives a lock back to one who waits for it in the same client.
+async fn pass_on(lock: &Lock, guard: Guard) -> Guard {
+    let waiting = lock.clone();
+    let task = tokio::spawn(async move { waiting.lock().await.expect("a turn") });
+    until_waiting(lock, 1).await;
+    guard.unlock().await.expect("held");
+    task.await.expect("no panic")
+}
+
+async fn waiters_that_hand_over_are_one_owner_until_the_window_ends(rig: Rig) {
+    let other = rig.client().await;
+    let window = ms(3_000);
+    let holder = rig.client_with(Client::builder().hand_over_window(window).poll(NO_POLL)).await;
+    let lock = holder.lock(&rig.name());
+    let force = async |owner: &OwnerId| {
+        let lock = other.lock(lock.name());
+        let seen = lock.inspect().await.expect("an answer").holders;
+        (lock.force_unlock_of(owner).await.expect("an answer"), seen[0].owner.clone())
+    };
+    let first = lock.lock().await.expect("free");
+    let seen = first.owner_id().clone();
+    let second = pass_on(&lock, first).await;
+    assert_eq!(*second.owner_id(), seen);
+    assert_eq!(force(&seen).await, (true, seen.clone()), "whichever of them holds it");
+    assert!(matches!(second.unlock().await, Err(Error::Lost { reason: LostReason::Taken, .. })));
+    // When the window has ended, the owner is one holder.
+    let first = lock.lock().await.expect("free");
+    let seen = first.owner_id().clone();
+    tokio::time::sleep(window + ms(100)).await;
+    let second = pass_on(&lock, first).await;
+    assert_ne!(*second.owner_id(), seen);
+    assert_eq!(force(&seen).await, (false, second.owner_id().clone()), "the next holder is not hit");
+    second.unlock().await.expect("held");
 }
 
 async fn a_fair_waiter_keeps_its_place(rig: Rig) {
