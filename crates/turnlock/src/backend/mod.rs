@@ -46,12 +46,40 @@ impl<T> Answer<T> {
 }
 
 /// How careful a step is that grants or renews.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Care {
-    /// How long to wait for an answer.
+    /// How long to wait for an answer. Where replicas are asked, also how long to wait until it can be sent.
     pub(crate) limit: Duration,
     /// How many replicas must have acknowledged what it granted or renewed, or else it does not count.
     pub(crate) replicas: u32,
+    /// Who asked for it.
+    pub(crate) caller: Caller,
+}
+
+impl Care {
+    /// For a step that the engine itself asks for.
+    pub(crate) fn of_engine(limit: Duration, replicas: u32) -> Self {
+        Self { limit, replicas, caller: Caller::ENGINE }
+    }
+}
+
+/// The future that asked for a step. The step is finished without it; but when it is dropped before the step was sent, the
+/// step is not sent any more.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller(Option<Weak<()>>);
+
+impl Caller {
+    /// The engine itself, which is never gone.
+    pub(crate) const ENGINE: Self = Self(None);
+
+    /// Whoever owns `presence`, until it is dropped.
+    pub(crate) fn with(presence: &Arc<()>) -> Self {
+        Self(Some(Arc::downgrade(presence)))
+    }
+
+    pub(crate) fn is_gone(&self) -> bool {
+        self.0.as_ref().is_some_and(|presence| presence.strong_count() == 0)
+    }
 }
 
 /// A request that left: on which connection, since order is kept on one connection only, and when, at the earliest.

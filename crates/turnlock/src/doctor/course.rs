@@ -138,7 +138,7 @@ impl Course {
     }
 
     fn care(&self, limit: Duration) -> Care {
-        Care { limit, replicas: self.probe.shared.settings.replicas }
+        Care::of_engine(limit, self.probe.shared.settings.replicas)
     }
 
     async fn acquire(&self, claim: Claim<'_>, waits: bool) -> Result<Acquired, Halt> {

@@ -14,6 +14,7 @@ use super::hold::{Hold, Term};
 use super::rooms::Seat;
 use super::troubles::Troubles;
 use super::{Engine, Shared};
+use crate::backend::Caller;
 use crate::clock;
 use crate::error::Error;
 use crate::guard::Guard;
@@ -198,7 +199,8 @@ fn longest_poll(kind: Kind, usual: Duration) -> Duration {
 async fn send(shared: &Shared, attempt: Attempt, ask: &Ask) -> Result<(Attempt, Outcome), Error> {
     // What must be acknowledged may have to wait for those that went before it.
     let limit = if ask.replicas > 0 { attempt.limit * 2 } else { attempt.limit };
-    let errand = Errand::new(&shared.errands, attempt.send());
+    let presence = Arc::new(());
+    let errand = Errand::new(&shared.errands, attempt.send(Caller::with(&presence)));
     match ask.patience {
         Patience::Until(end) => tokio::time::timeout(end.since(clock::now()).max(limit), errand)
             .await

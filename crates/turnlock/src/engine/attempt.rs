@@ -11,7 +11,7 @@ use super::attendance::Attendee;
 use super::hold::{Hold, Term};
 use super::question::check_age;
 use super::rooms::{Join, Look, Seat};
-use crate::backend::{Answer, Care, Failure};
+use crate::backend::{Answer, Caller, Care, Failure};
 use crate::clock;
 use crate::error::Error;
 use crate::guard::Guard;
@@ -113,11 +113,12 @@ impl Attempt {
         check_age(&self.name, self.repeats)
     }
 
-    /// Asks the store once. Gives itself back, with a guard, the rest of another's lease, or a failure.
-    pub(super) async fn send(mut self) -> (Self, Outcome) {
+    /// Asks the store once, if `caller` is still there when that can be sent. Gives itself back, with a guard, the rest of
+    /// another's lease, or a failure.
+    pub(super) async fn send(mut self, caller: Caller) -> (Self, Outcome) {
         let lease = self.term.lease();
         let wish = self.engine.shared.wish(&self.name, lease, self.waits);
-        let care = Care { limit: self.limit, replicas: self.replicas };
+        let care = Care { limit: self.limit, replicas: self.replicas, caller };
         let asked = self.engine.shared.backend.acquire(self.claim(), wish, care);
         let (answer, sent, replicas) = match asked.await {
             Ok(Answer { value, sent, replicas, .. }) => (value, sent, replicas),

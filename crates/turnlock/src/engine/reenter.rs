@@ -60,7 +60,8 @@ async fn deepen(engine: Arc<Engine>, hold: Arc<Hold>, deepening: Deepening) -> R
             return Err(Error::NotHeld { name: name(), owner: hold.owner.to_string() });
         }
         let wish = shared.wish(&hold.name, term.lease(), false);
-        let care = Care { limit, replicas: replicas.max(hold.replicas_wanted()) };
+        let replicas = replicas.max(hold.replicas_wanted());
+        let care = Care::of_engine(limit, replicas);
         let failure = match shared.backend.acquire(hold.claim(target), wish, care).await {
             Ok(Answer { value: Acquired::Busy { .. } | Acquired::Gone, .. }) => {
                 let reason = shared.reason_of_absence(&hold);
@@ -74,7 +75,7 @@ async fn deepen(engine: Arc<Engine>, hold: Arc<Hold>, deepening: Deepening) -> R
                 };
                 token.inspect(|token| shared.tokens.saw(&hold.name, *token));
                 hold.confirmed_for(term.lease(), sent.at);
-                hold.was_acknowledged_by(care.replicas, reached);
+                hold.was_acknowledged_by(replicas, reached);
                 return admit(&engine, &hold, target, term, token);
             }
             Err(failure) => failure,

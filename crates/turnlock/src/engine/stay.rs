@@ -143,7 +143,7 @@ impl Shared {
             self.sweep_after(hold);
             return Said::Over(Error::Lost { name: name(), reason: LostReason::Expired });
         }
-        let care = Care { limit: self.release_limit(hold), replicas: hold.replicas_wanted() };
+        let care = Care::of_engine(self.release_limit(hold), hold.replicas_wanted());
         match self.backend.keep(hold.claim(1), rest, care).await {
             Ok(Answer { value: Renewed::Renewed, sent, .. }) => {
                 tracing::debug!(name = %hold.name, owner = %hold.owner, ?rest, "kept");

@@ -198,7 +198,7 @@ async fn renew(shared: Arc<Shared>, lines: Vec<Line>) {
     let limit = shared.settings.patience(shortest).unwrap_or_else(|_| shared.settings.usual_patience());
     let asked = clock::now();
     let (outcomes, sent, reached) =
-        match shared.backend.renew(&renewals, Care { limit, replicas: wanted }).await {
+        match shared.backend.renew(&renewals, Care::of_engine(limit, wanted)).await {
             Ok(Answer { value, sent, replicas, .. }) => {
                 if replicas < wanted && value.contains(&None) {
                     let holds = holds.len();

@@ -4,12 +4,16 @@ use redis::Value;
 use turnlock_core::LockName;
 
 use super::link::Outcome;
-use crate::backend::{Care, FailureKind, Sent};
+use crate::backend::{FailureKind, Sent};
 
 /// How a script is to be run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Delivery {
-    pub(super) care: Care,
+    /// As in [`Care`](crate::backend::Care).
+    pub(super) limit: Duration,
+    pub(super) replicas: u32,
+    /// Whether it prolongs a hold, so that it must not wait behind those that want one.
+    pub(super) prolongs: bool,
     /// Whether an answer says that something was done that replicas must acknowledge.
     pub(super) has_done: fn(&Value) -> bool,
     /// Whether it is not repeated where its keys are on two nodes just now, since it can be taken apart instead.
@@ -17,13 +21,19 @@ pub(super) struct Delivery {
 }
 
 impl Delivery {
-    pub(super) fn new(care: Care, has_done: fn(&Value) -> bool) -> Self {
-        Self { care, has_done, is_divisible: false }
+    /// Of a step that wants a hold.
+    pub(super) fn new(limit: Duration, replicas: u32, has_done: fn(&Value) -> bool) -> Self {
+        Self { limit, replicas, prolongs: false, has_done, is_divisible: false }
+    }
+
+    /// Of a step that prolongs a hold.
+    pub(super) fn prolonging(limit: Duration, replicas: u32, has_done: fn(&Value) -> bool) -> Self {
+        Self { prolongs: true, ..Self::new(limit, replicas, has_done) }
     }
 
     /// One that asks no replicas.
     pub(super) fn plain(limit: Duration) -> Self {
-        Self::new(Care { limit, replicas: 0 }, |_| false)
+        Self::new(limit, 0, |_| false)
     }
 }
 

@@ -73,6 +73,11 @@ pub(super) fn timed_out(what: &str, limit: Duration, sent: Option<Sent>) -> Fail
     Failure { kind: FailureKind::Unavailable(Arc::new(error)), in_doubt: sent, stands: false }
 }
 
+/// What is told of a step that was not sent, since its caller is gone. Only the engine hears it.
+pub(super) fn uncalled_for() -> Failure {
+    unavailable("not sent: the caller is gone".to_owned())
+}
+
 /// A failure that is best told in our own words.
 pub(super) fn unavailable(text: String) -> Failure {
     Failure::refused(FailureKind::Unavailable(Arc::new(io::Error::other(text))))

@@ -1,14 +1,14 @@
-use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
+use futures_util::future::join;
 use redis::{Cmd, Value};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::unconstrained;
+use tokio::time::Instant;
 
-use super::arrival::{Acknowledged, Landing};
+use super::arrival::{Acknowledged, Delivery, Landing};
 use super::failure;
 use super::link::{Link, Outcome, Wire};
 use super::script_call::{By, ScriptCall};
@@ -30,14 +30,18 @@ pub(super) struct Lane {
 struct Passenger {
     call: ScriptCall,
     asking: bool,
+    /// How long to wait for the answers.
     limit: Duration,
+    /// Until when it may be sent.
+    until: Instant,
     /// Whether the answer says that something was done that must be acknowledged.
     has_done: fn(&Value) -> bool,
     ticket: oneshot::Sender<Result<Landing, Failure>>,
 }
 
-/// How many calls go together at the most.
-const LARGEST_GROUP: usize = 64;
+/// How many calls go together at the most. As many are done in a round trip to the replicas; and a server runs them in a
+/// fraction of the time that the shortest lease leaves for an answer.
+const LARGEST_GROUP: usize = 1024;
 
 impl Lane {
     /// A lane over a link of its own.
@@ -48,38 +52,49 @@ impl Lane {
         Self { link, inbox }
     }
 
-    /// Runs a script, and has it acknowledged if its answer `has_done` something. Waits for the answers for `limit` at the
-    /// most, not counting the time until its group is sent.
+    /// Runs a script, and has it acknowledged if its answer says that something was done. Waits for the limit at the most
+    /// until its group is sent, not counting the time to connect, and as long for the answers. What is not sent in that
+    /// time, or when its caller is gone, never is.
     pub(super) async fn run(
         &self,
         call: ScriptCall,
         asking: bool,
-        limit: Duration,
-        has_done: fn(&Value) -> bool,
+        Delivery { limit, has_done, .. }: Delivery,
     ) -> Result<Landing, Failure> {
         let came = clock::now();
         let (ticket, landing) = oneshot::channel();
+        let until = Instant::now() + limit;
         // Fails only when the task is gone, which drops the ticket.
-        let _ = self.inbox.send(Passenger { call, asking, limit, has_done, ticket });
+        let _ = self.inbox.send(Passenger { call, asking, limit, until, has_done, ticket });
         landing.await.unwrap_or_else(|_| Err(failure::abandoned(came)))
     }
 }
 
 /// The lane's task: one group after the other. Ends with the lane.
 async fn drive(link: Arc<Link>, replicas: u32, mut inbox: mpsc::UnboundedReceiver<Passenger>) {
-    let mut group = Vec::new();
-    while inbox.recv_many(&mut group, LARGEST_GROUP).await > 0 {
-        let group = std::mem::take(&mut group);
-        match link.wire().await {
+    let mut waiting = Vec::<Passenger>::new();
+    loop {
+        if waiting.is_empty() && inbox.recv_many(&mut waiting, usize::MAX).await == 0 {
+            return;
+        }
+        let before = Instant::now();
+        let wire = link.wire().await;
+        let connecting = before.elapsed();
+        for passenger in &mut waiting {
+            passenger.until += connecting;
+        }
+        while let Ok(passenger) = inbox.try_recv() {
+            waiting.push(passenger);
+        }
+        match wire {
             Ok(wire) => {
+                let group = next_group(&mut waiting);
                 let forgotten = ride(&link, &wire, replicas, group, By::Hash).await;
-                if !forgotten.is_empty() {
-                    // The server forgot its scripts. It did nothing, so these are no resends.
-                    ride(&link, &wire, replicas, forgotten, By::Text).await;
-                }
+                // The server forgot its scripts. It did nothing, so these are no resends.
+                ride(&link, &wire, replicas, forgotten, By::Text).await;
             }
             Err(failure) => {
-                for passenger in group {
+                for passenger in waiting.drain(..) {
                     let _ = passenger.ticket.send(Err(failure.clone()));
                 }
             }
@@ -87,37 +102,42 @@ async fn drive(link: Arc<Link>, replicas: u32, mut inbox: mpsc::UnboundedReceive
     }
 }
 
+/// Takes out those that go next: all that have the same limit as the first. The others would get less time than they gave, or
+/// more. Those that are too late, or whose caller is gone, hear that they were not sent.
+fn next_group(waiting: &mut Vec<Passenger>) -> Vec<Passenger> {
+    let now = Instant::now();
+    for unsent in waiting.extract_if(.., |passenger| passenger.until <= now || passenger.is_uncalled_for()) {
+        let failure = if unsent.is_uncalled_for() {
+            failure::uncalled_for()
+        } else {
+            failure::timed_out("turn to be sent", unsent.limit, None)
+        };
+        let _ = unsent.ticket.send(Err(failure));
+    }
+    let Some(limit) = waiting.first().map(|first| first.limit) else { return Vec::new() };
+    waiting.extract_if(.., |passenger| passenger.limit == limit).take(LARGEST_GROUP).collect()
+}
+
 /// Sends a group and one `WAIT` behind it, and tells each what became of it: at once, unless it is to be acknowledged. Gives
 /// back those whose script the server did not know.
 async fn ride(link: &Link, wire: &Wire, replicas: u32, group: Vec<Passenger>, by: By) -> Vec<Passenger> {
-    let shortest = group.iter().map(|passenger| passenger.limit).min().unwrap_or_default();
-    let (wait, patience) = wait_for(replicas, shortest);
+    let Some(limit) = group.first().map(|passenger| passenger.limit) else { return group };
     let dialect = link.common.dialect;
-    let said = |Passenger { call, asking, limit, .. }: &Passenger| {
-        let cmd = match by {
+    let mut calls = redis::pipe();
+    for Passenger { call, asking, .. } in &group {
+        if *asking {
+            calls.cmd("ASKING");
+        }
+        calls.add_command(match by {
             By::Hash => call.by_hash(dialect).into_owned(),
             By::Text => call.by_text(dialect),
-        };
-        (cmd, *asking, *limit)
-    };
-    let calls: Vec<_> = group.iter().map(said).collect();
-    let mut passengers: Vec<_> = group.into_iter().map(Some).collect();
-    let mut sends: Vec<_> = calls
-        .iter()
-        .map(|(cmd, asking, limit)| Some(Box::pin(link.send(wire, cmd, *asking, *limit))))
-        .collect();
-    let mut waiting = Box::pin(link.send(wire, &wait, false, patience));
-    let mut waited = None;
-    let (mut to_acknowledge, mut forgotten) = (Vec::new(), Vec::new());
-    // Each time all of them in their order, and without the limit that tokio sets to the work of a task: so they are sent in
-    // this order, and `WAIT` is the last. It would mean nothing before the writes that it is to wait for.
-    let all = poll_fn(|context| {
-        for (place, passenger) in sends.iter_mut().zip(&mut passengers) {
-            let Some(Poll::Ready(outcome)) = place.as_mut().map(|send| send.as_mut().poll(context)) else {
-                continue;
-            };
-            *place = None;
-            let Some(passenger) = passenger.take() else { continue };
+        });
+    }
+    let (wait, patience) = wait_for(replicas, limit);
+    let answering = async {
+        let (mut to_acknowledge, mut forgotten) = (Vec::new(), Vec::new());
+        let answers = link.send_all(wire, &calls, limit).await;
+        for (passenger, outcome) in outcomes(link, wire, answers, group) {
             match outcome {
                 Outcome::Refused(error) if by == By::Hash && failure::is_unknown_script(&error) => {
                     forgotten.push(passenger);
@@ -128,19 +148,35 @@ async fn ride(link: &Link, wire: &Wire, replicas: u32, group: Vec<Passenger>, by
                 outcome => passenger.land(outcome, None),
             }
         }
-        if waited.is_none()
-            && let Poll::Ready(outcome) = waiting.as_mut().poll(context)
-        {
-            waited = Some(outcome);
-        }
-        if waited.is_some() && sends.iter().all(Option::is_none) { Poll::Ready(()) } else { Poll::Pending }
-    });
-    unconstrained(all).await;
-    let acknowledged = waited.map_or(Ok(0), acknowledged_by);
+        (to_acknowledge, forgotten)
+    };
+    // Both are polled each time, in this order, and without the limit that tokio sets to the work of a task: so `WAIT` is
+    // sent last. It would mean nothing before the writes that it is to wait for.
+    let both = join(answering, link.send(wire, &wait, false, patience));
+    let ((to_acknowledge, forgotten), waited) = unconstrained(Box::pin(both)).await;
+    let acknowledged = acknowledged_by(waited);
     for (passenger, outcome) in to_acknowledge {
         passenger.land(outcome, Some(acknowledged.clone()));
     }
     forgotten
+}
+
+/// What became of each call of a group.
+fn outcomes(link: &Link, wire: &Wire, answers: Outcome, group: Vec<Passenger>) -> Vec<(Passenger, Outcome)> {
+    let (mut values, sent) = match answers {
+        Outcome::Answered(Value::Array(values), sent) => (values.into_iter(), sent),
+        // Of no single call.
+        other => return group.into_iter().map(|passenger| (passenger, other.clone())).collect(),
+    };
+    let outcome = |passenger: Passenger| {
+        let value = values.nth(usize::from(passenger.asking));
+        let outcome = match value.unwrap_or(Value::Array(Vec::new())) {
+            Value::ServerError(error) => link.judge(wire, error.into(), sent),
+            value => Outcome::Answered(value, sent),
+        };
+        (passenger, outcome)
+    };
+    group.into_iter().map(outcome).collect()
 }
 
 /// How late a server may be to notice that a `WAIT` has lasted long enough: an idle one looks ten times a second.
@@ -172,6 +208,11 @@ fn acknowledged_by(waited: Outcome) -> Acknowledged {
 }
 
 impl Passenger {
+    /// Whether nobody waits for it.
+    fn is_uncalled_for(&self) -> bool {
+        self.call.caller.is_gone() || self.ticket.is_closed()
+    }
+
     fn land(self, outcome: Outcome, acknowledged: Option<Acknowledged>) {
         // Fails when nobody is there to hear it.
         let _ = self.ticket.send(Ok(Landing { outcome, acknowledged }));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Cmd, RedisError, RedisResult, Value};
+use redis::{AsyncConnectionConfig, Cmd, Pipeline, RedisError, RedisResult, Value};
 use tokio::task::AbortHandle;
 use turnlock_core::Moment;
 
@@ -44,6 +44,7 @@ pub(super) enum Purpose {
 }
 
 /// What became of a request.
+#[derive(Clone)]
 pub(super) enum Outcome {
     Answered(Value, Sent),
     /// The server answered with an error: nothing was done.
@@ -72,8 +73,8 @@ const SILENCE: Duration = Duration::from_secs(10);
 /// How long it has to answer.
 const PING_LIMIT: Duration = Duration::from_secs(1);
 
-/// How many requests may wait to be written. More than a lane sends at once: behind a full queue, requests of one sender
-/// can overtake each other.
+/// How many requests may wait to be written. More than any sender sends at once: behind a full queue, requests of one
+/// sender can overtake each other.
 const QUEUE: usize = 1024;
 
 impl Wire {
@@ -145,7 +146,27 @@ impl Link {
 
     /// Sends one request, which is `sent` just now, and waits for the answer without end. A list may have errors in it.
     pub(super) async fn answer(&self, wire: &Wire, cmd: &Cmd, asking: bool, sent: Sent) -> Outcome {
-        let exchange = exchange(wire.connection.clone(), cmd, asking);
+        self.outcome_of(exchange(wire.connection.clone(), cmd, asking), wire, sent).await
+    }
+
+    /// Sends many requests in one go, in their order. All answers are one list, which may have errors in it.
+    pub(super) async fn send_all(&self, wire: &Wire, cmds: &Pipeline, limit: Duration) -> Outcome {
+        let sent = wire.sends_now();
+        let mut connection = wire.connection.clone();
+        let exchange = async { connection.send_packed_commands(cmds, 0, cmds.len()).await.map(Value::Array) };
+        match tokio::time::timeout(limit, self.outcome_of(exchange, wire, sent)).await {
+            Ok(outcome) => outcome,
+            Err(_) => Outcome::Unanswered(self.gives_up(wire, sent, limit)),
+        }
+    }
+
+    /// What becomes of a request that is `sent` just now.
+    async fn outcome_of(
+        &self,
+        exchange: impl Future<Output = RedisResult<Value>>,
+        wire: &Wire,
+        sent: Sent,
+    ) -> Outcome {
         let answer = match &self.place {
             // Without more ado, since most requests go this way.
             Place::Fixed(_) => exchange.await,

@@ -181,7 +181,9 @@ impl Backend for Redis {
             Kind::Permits => permits::acquire(claim, wish),
             Kind::Latch => return never("acquire", claim.name),
         };
-        let delivery = Delivery::new(care, decode::is_grant);
+        let Care { limit, replicas, caller } = care;
+        let delivery = Delivery::new(limit, replicas, decode::is_grant);
+        let call = call.asked_by(caller);
         deliver(self.topology.clone(), call, delivery, |arrival| given(arrival, decode::acquired))
     }
 
@@ -211,7 +213,7 @@ impl Backend for Redis {
             Kind::Permits => permits::renew,
             Kind::Semaphore | Kind::Latch => return never("renew", first),
         };
-        let delivery = Delivery::new(care, decode::is_any_renewed);
+        let delivery = Delivery::prolonging(care.limit, care.replicas, decode::is_any_renewed);
         self.batch(lines, |line| &line.name, call, delivery, renewed)
     }
 
@@ -224,7 +226,7 @@ impl Backend for Redis {
             Kind::Permits => permits::keep(claim, lease),
             Kind::Semaphore | Kind::Latch => return never("keep", claim.name),
         };
-        let delivery = Delivery::new(care, decode::is_kept);
+        let delivery = Delivery::prolonging(care.limit, care.replicas, decode::is_kept);
         deliver(self.topology.clone(), call, delivery, |arrival| given(arrival, decode::kept))
     }
 

@@ -13,9 +13,9 @@ use super::link::{Link, Outcome, Purpose};
 use super::place::Place;
 use super::script_call::ScriptCall;
 use super::subscriber::{Orphanage, Subscriber};
-use crate::backend::{Care, Failure, FailureKind};
+use crate::backend::{Failure, FailureKind};
 
-/// One server that has locks: a connection for commands, another for messages, and one for each number of replicas that
+/// One server that has locks: a connection for commands, another for messages, and two for each number of replicas that
 /// must acknowledge something.
 #[derive(Debug)]
 pub(super) struct Node {
@@ -74,9 +74,9 @@ impl Node {
 
     /// Makes sure that there is the connection that a call goes over.
     pub(super) async fn connect_for(&self, delivery: Delivery) -> Result<(), Failure> {
-        match delivery.care.replicas {
+        match delivery.replicas {
             0 => self.link.wire().await.map(drop),
-            replicas => self.lanes.for_replicas(replicas).link.wire().await.map(drop),
+            _ => self.lanes.of(delivery).link.wire().await.map(drop),
         }
     }
 
@@ -87,7 +87,7 @@ impl Node {
         asking: bool,
         delivery: Delivery,
     ) -> Result<Landing, Failure> {
-        let Delivery { care: Care { limit, replicas }, has_done, .. } = delivery;
+        let Delivery { limit, replicas, .. } = delivery;
         if replicas == 0 {
             let outcome = match &self.convoy {
                 Some(convoy) if call.goes_in_convoy() => convoy.run(call, limit).await?,
@@ -95,7 +95,7 @@ impl Node {
             };
             return Ok(Landing { outcome, acknowledged: None });
         }
-        Box::pin(self.lanes.for_replicas(replicas).run(call.clone(), asking, limit, has_done)).await
+        Box::pin(self.lanes.of(delivery).run(call.clone(), asking, delivery)).await
     }
 
     /// What it means for the step, what became of a call.
@@ -105,7 +105,7 @@ impl Node {
         call: &ScriptCall,
         delivery: Delivery,
     ) -> Result<Arrival, Failure> {
-        let Delivery { care: Care { limit, replicas: wanted }, .. } = delivery;
+        let Delivery { limit, replicas: wanted, .. } = delivery;
         match landing.outcome {
             Outcome::Answered(value, sent) => {
                 Ok(Arrival::new((value, sent), landing.acknowledged, &call.lock, wanted))

@@ -4,6 +4,7 @@ use redis::{Arg, Cmd, ToRedisArgs};
 use turnlock_core::{Kind, LockName};
 
 use super::scripts::{self, Dialect, Script};
+use crate::backend::Caller;
 
 /// A script with its keys and arguments, ready to be sent by its hash.
 #[derive(Clone)]
@@ -14,6 +15,7 @@ pub(super) struct ScriptCall {
     keys: usize,
     /// The first key, to be named in errors.
     pub(super) lock: LockName,
+    pub(super) caller: Caller,
 }
 
 /// How a script is named.
@@ -30,9 +32,13 @@ const STEP_ARGUMENTS: usize = 3;
 const NEVER: &str = "turnlock_never";
 
 impl ScriptCall {
+    fn new(script: &'static Script, cmd: Cmd, keys: usize, lock: &LockName) -> Self {
+        Self { script, cmd, keys, lock: lock.clone(), caller: Caller::ENGINE }
+    }
+
     /// A call on the key of the name. Arguments follow with [`arg`](ScriptCall::arg).
     pub(super) fn on(script: &'static Script, lock: &LockName) -> Self {
-        let mut call = Self { script, cmd: Cmd::with_capacity(8, 256), keys: 1, lock: lock.clone() };
+        let mut call = Self::new(script, Cmd::with_capacity(8, 256), 1, lock);
         call.cmd.arg("EVALSHA").arg(&script.alone.hash).arg(1).arg(lock.key());
         call
     }
@@ -40,14 +46,14 @@ impl ScriptCall {
     /// A call on the key of the name and others beside it.
     pub(super) fn on_all(script: &'static Script, lock: &LockName, beside: &[&str]) -> Self {
         let keys = 1 + beside.len();
-        let mut call = Self { script, cmd: Cmd::with_capacity(7 + keys, 512), keys, lock: lock.clone() };
+        let mut call = Self::new(script, Cmd::with_capacity(7 + keys, 512), keys, lock);
         call.cmd.arg("EVALSHA").arg(&script.alone.hash).arg(keys).arg(lock.key()).arg(beside);
         call
     }
 
     /// A call on the keys of many names; `keys` are all of them, and `first` is the name of the first.
     pub(super) fn on_many(script: &'static Script, first: &LockName, keys: &[impl ToRedisArgs]) -> Self {
-        let mut call = Self { script, cmd: redis::cmd("EVALSHA"), keys: keys.len(), lock: first.clone() };
+        let mut call = Self::new(script, redis::cmd("EVALSHA"), keys.len(), first);
         call.cmd.arg(&script.alone.hash).arg(keys.len()).arg(keys);
         call
     }
@@ -55,6 +61,11 @@ impl ScriptCall {
     pub(super) fn arg(mut self, arg: impl ToRedisArgs) -> Self {
         self.cmd.arg(arg);
         self
+    }
+
+    /// The same for a caller that may go away before it was sent.
+    pub(super) fn asked_by(self, caller: Caller) -> Self {
+        Self { caller, ..self }
     }
 
     /// The call by the hash of the script, as a server knows it that was used before.

@@ -49,6 +49,9 @@ pub(super) async fn go(link: &Link, mut travellers: Vec<Traveller>) {
         traveller.until += connecting;
         !traveller.ticket.is_closed()
     });
+    for gone in travellers.extract_if(.., |traveller| traveller.call.caller.is_gone()) {
+        let _ = gone.ticket.send(Err(failure::uncalled_for()));
+    }
     // Too late: their callers hear that nothing was sent, and nothing will be.
     for late in travellers.extract_if(.., |traveller| traveller.until <= now) {
         let failure = failure::timed_out("turn to be sent", late.limit, None);

@@ -94,7 +94,7 @@ impl Cluster {
     pub(super) async fn run(&self, call: &ScriptCall, delivery: Delivery) -> Result<Arrival, Failure> {
         check_name(&call.lock)?;
         let slot = call.lock.slot();
-        let end = clock::now() + delivery.care.limit;
+        let end = clock::now() + delivery.limit;
         let mut backoff = Backoff::new(Duration::from_millis(5), Duration::from_millis(50));
         let mut asked_by: Option<(Address, Address)> = None;
         let mut redirects = 0;

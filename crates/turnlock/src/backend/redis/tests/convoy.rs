@@ -1,5 +1,6 @@
 //! Steps that go together do what each of them does alone, and hear what each would have heard.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ use crate::backend::redis::tests::{connected, connected_as};
 use crate::backend::redis::topology::Topology;
 use crate::backend::redis::trip::{self, Traveller};
 use crate::backend::redis::{Access, Redis, Secret, plain, reentrant};
-use crate::backend::{Answer, Backend, Care, Failure, FailureKind};
+use crate::backend::{Answer, Backend, Caller, Care, Failure, FailureKind};
 
 const LIMIT: Duration = Duration::from_secs(10);
 
@@ -51,7 +52,7 @@ async fn acquire_all(
     names: &[LockName],
     care: Care,
 ) -> Vec<Result<Answer<Acquired>, Failure>> {
-    let acquire = |(number, name)| redis.acquire(Claim::new(name, &owner(number), 1), wish(), care);
+    let acquire = |(number, name)| redis.acquire(Claim::new(name, &owner(number), 1), wish(), care.clone());
     join_all(names.iter().enumerate().map(acquire)).await
 }
 
@@ -189,7 +190,7 @@ async fn each_waits_no_longer_than_it_said() {
     let server = RedisServer::start().await;
     let redis = connected(&server).await;
     server.pause();
-    let short = Care { limit: Duration::from_millis(100), replicas: 0 };
+    let short = Care { limit: Duration::from_millis(100), ..CARE };
     let names = names(6);
     let patient = acquire_all(&redis, &names[..4], CARE);
     let impatient = acquire_all(&redis, &names[4..], short);
@@ -225,18 +226,22 @@ async fn what_comes_too_late_is_never_sent() {
     let server = RedisServer::start().await;
     let redis = connected(&server).await;
     let mut plain = server.client().await;
-    let (now, names) = (Instant::now(), names(4));
+    let (now, names) = (Instant::now(), names(5));
     let (in_time, granted) = traveller(&names[0], now + LIMIT);
     let (late, too_late) = traveller(&names[1], now);
     let (gone, nobody) = traveller(&names[2], now + LIMIT);
     let (another, granted_too) = traveller(&names[3], now + LIMIT);
+    let (mut given_up, told) = traveller(&names[4], now + LIMIT);
+    given_up.call = given_up.call.asked_by(Caller::with(&Arc::new(())));
     drop(nobody);
-    trip::go(link(&redis), vec![in_time, late, gone, another]).await;
+    trip::go(link(&redis), vec![in_time, late, gone, another, given_up]).await;
     for answered in [granted, granted_too] {
         assert!(matches!(answered.await, Ok(Ok(Outcome::Answered(Value::Nil, _)))));
     }
     let failure = too_late.await.expect("told").err().expect("not sent");
     assert!(failure.in_doubt.is_none() && failure.to_string().contains("10s"), "{failure}");
+    let failure = told.await.expect("told").err().expect("not sent");
+    assert!(failure.in_doubt.is_none() && failure.to_string().contains("gone"), "{failure}");
     let mut keys: Vec<String> = plain.keys("*").await.expect("an answer");
     keys.sort();
     assert_eq!(keys, [names[0].key(), names[3].key()]);

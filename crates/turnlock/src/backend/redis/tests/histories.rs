@@ -15,13 +15,13 @@ use turnlock_testkit::RedisServer;
 
 use crate::backend::redis::Redis;
 use crate::backend::redis::tests::connected;
-use crate::backend::{Backend, Care, Renewal, Waiter};
+use crate::backend::{Backend, Caller, Care, Renewal, Waiter};
 use crate::clock;
 
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// Without replicas.
-pub(super) const CARE: Care = Care { limit: LIMIT, replicas: 0 };
+pub(super) const CARE: Care = Care { limit: LIMIT, replicas: 0, caller: Caller::ENGINE };
 
 /// How far the clocks of two processes may be apart in what they call a millisecond.
 const TOLERANCE: Duration = Duration::from_millis(5);

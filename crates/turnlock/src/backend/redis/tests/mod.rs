@@ -4,6 +4,7 @@
 mod convoy;
 mod fair;
 mod histories;
+mod lane;
 mod latch;
 mod limits;
 mod lock;
