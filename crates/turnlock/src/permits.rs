@@ -56,7 +56,8 @@ impl Permits {
 
     /// Gives the permits back and waits until the store has confirmed it.
     ///
-    /// [`Error::Lost`] means that they were not out any more: their lease ended, or the store lost its data.
+    /// [`Error::Lost`] means that they were not out any more: their lease ended, the store lost its data, or a
+    /// fail-over forgot them.
     ///
     /// Cancelling: safe. The release goes on in the background.
     pub async fn release(self) -> Result<(), Error> {

@@ -18,7 +18,9 @@ use crate::permits::Permits;
 /// **Guarantee.** A request counts once, also when its answer was lost and it is sent again: the store remembers
 /// requests for an hour, and a request that got no answer is repeated for 50 minutes at the most, in the background, too.
 /// No more permits are out than were set, as long as the store keeps its data and nobody
-/// [releases](Semaphore::release) what it did not take.
+/// [releases](Semaphore::release) what it did not take. After a fail-over that forgot an acquire its permits are free on the
+/// new master: they are not added when they are released, and [`Permits::release`] is [`Error::Lost`]. That holds for 50
+/// minutes from the acquire; permits that were held for longer are always added.
 ///
 /// **Limits.** Waiters are woken by a message and look by themselves within a second. Between clients there is no order.
 ///
@@ -131,5 +133,48 @@ impl Semaphore {
         let (name, replicas) = (self.named.checked()?.clone(), self.named.replicas());
         let ask = Ask { name, term, patience, permits, replicas, is_anybodys: false, under: None };
         acquire_permits(&self.named.engine, ask).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use turnlock_core::Moment;
+    use turnlock_core::model::Claim;
+    use turnlock_testkit::{RedisServer, TempDir};
+
+    use super::*;
+    use crate::client::Client;
+    use crate::clock;
+    use crate::engine::Hold;
+
+    /// What is granted is believed in, and the store does not know of it: as after a promotion that forgot it.
+    async fn give_back_what_the_store_does_not_know(url: &str) {
+        let client = Client::connect(url).await.expect("a store");
+        let slots = client.semaphore("slots");
+        assert!(slots.try_set_permits(3).await.expect("an answer"));
+        let (shared, name) = (&slots.named.engine.shared, slots.named.checked().expect("a good name"));
+        let term = Term::Fixed(Lease::LONGEST);
+        let hold = || {
+            let owner = shared.new_owner();
+            Hold::granted(Claim { permits: 2, ..Claim::new(name, &owner, 1) }, term, clock::now(), None)
+        };
+        let lost = shared.give_back(Arc::new(hold()), term).await;
+        assert!(matches!(lost, Err(Error::Lost { .. })), "{url}: {lost:?}");
+        assert_eq!(slots.available().await.expect("an answer"), 3, "{url}: nothing was taken there");
+        // Long ago: then the store may just have forgotten who took them.
+        let old = hold().remembered_until(Moment::from_micros(0));
+        shared.give_back(Arc::new(old), term).await.expect("it may stand");
+        assert_eq!(slots.available().await.expect("an answer"), 5, "{url}: permits are out for good");
+    }
+
+    #[tokio::test]
+    async fn permits_that_the_store_never_gave_out_do_not_come_back_to_it() {
+        let (server, directory) = (RedisServer::start().await, TempDir::new());
+        give_back_what_the_store_does_not_know("memory://").await;
+        give_back_what_the_store_does_not_know(&server.url()).await;
+        #[cfg(all(feature = "file", unix))]
+        give_back_what_the_store_does_not_know(&format!("file:{}", directory.path().join("locks").display()))
+            .await;
+        drop(directory);
     }
 }

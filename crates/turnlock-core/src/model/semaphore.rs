@@ -50,7 +50,8 @@ impl SemaphoreState {
     /// Gives back what the owner took. Never creates the number: where it is gone, so are the permits.
     ///
     /// An unsure claim gives back only what is known to be taken. Where nothing is known, the request is called off, so
-    /// that it finds itself gone when it arrives after all.
+    /// that it finds itself gone when it arrives after all. A claim that is not unsure is one whose memory may have
+    /// expired.
     pub fn release(&mut self, now: Now, claim: &Claim<'_>) -> (Released, Wake) {
         let permits = match self.holds.outcome(now.moment, claim.owner) {
             Some(Hold::GivenBack) => return (Released::Freed, Wake::Nobody),
@@ -220,6 +221,17 @@ mod tests {
         state.perform(NOW, Deed::SetOnce(1), &OwnerId::from_wire("again"));
         assert_eq!(release(&mut state, "a", 1, false), Released::NotHeld);
         assert_eq!(free(&mut state), Some(1));
+    }
+
+    #[test]
+    fn a_hold_that_would_be_remembered_and_is_not_gives_nothing_back() {
+        let mut state = with_permits(3);
+        acquire(&mut state, "a", 1);
+        // As a promoted replica that has heard of one acquire and not of the other.
+        assert_eq!(release(&mut state, "forgotten", 1, true), Released::NotHeld);
+        assert_eq!(free(&mut state), Some(2));
+        assert_eq!(release(&mut state, "a", 1, true), Released::Freed);
+        assert_eq!(free(&mut state), Some(3));
     }
 
     #[test]

@@ -24,7 +24,9 @@ pub struct Claim<'a> {
     pub permits: u32,
     /// A reader that comes while `under` writes: the owner of that write hold, which is the reader's own.
     pub under: Option<&'a OwnerId>,
-    /// Whether it is unknown that the hold ever began: the undo of a request that got no answer.
+    /// Whether the hold may be unknown to the store, so that only what the store remembers of it counts: the undo of a
+    /// request that got no answer; or the end of a hold that is so young that a store which does not remember it has lost
+    /// the grant.
     pub unsure: bool,
 }
 

@@ -152,6 +152,7 @@ impl Attempt {
         // What stood before and was not to count is this very hold.
         let doubt = self.doubt.take().filter(|doubt| !doubt.is_of_standing_hold());
         let hold = Hold::granted(self.claim(), self.term, sent.at, doubt);
+        let hold = hold.remembered_until(self.repeats.end());
         let hold = Arc::new(hold.acknowledged_by(self.replicas, replicas));
         self.engine.shared.watchdog.watch(&hold);
         for gone in self.seat.trade_for(&hold, self.under.as_ref()) {

@@ -7,6 +7,7 @@ use futures_util::future::select;
 use tokio::sync::Notify;
 use turnlock_core::model::{Claim, PermitId};
 use turnlock_core::renewal::Appointment;
+use turnlock_core::request::REPEATED_FOR;
 use turnlock_core::{Doubt, Lease, LockName, Moment, OwnerId};
 
 use super::deadline::Deadline;
@@ -44,6 +45,8 @@ pub(crate) struct Hold {
     pub(super) was_handed_over: bool,
     /// How many permits it is, where there are permits.
     pub(crate) permits: u32,
+    /// Until when a store that has the permits remembers who took them, where they have no owners.
+    remembered_until: Moment,
     /// Held while a step of this hold is under way: steps of one owner go one after the other.
     pub(crate) lane: tokio::sync::Mutex<()>,
     /// Until when this process may believe in the hold, in microseconds of our clock.
@@ -107,6 +110,7 @@ impl Hold {
             granted: clock::now(),
             was_handed_over: false,
             permits: claim.permits,
+            remembered_until: sent + REPEATED_FOR,
             lane: tokio::sync::Mutex::new(()),
             believed_until: AtomicU64::new(term.lease().local_end(sent).as_micros()),
             seen_at: AtomicU64::new(sent.as_micros()),
@@ -129,6 +133,7 @@ impl Hold {
             granted: self.granted,
             was_handed_over: true,
             permits: self.permits,
+            remembered_until: self.remembered_until,
             lane: tokio::sync::Mutex::new(()),
             believed_until: AtomicU64::new(self.believed_until.load(Ordering::Acquire)),
             seen_at: AtomicU64::new(self.seen_at.load(Ordering::Acquire)),
@@ -169,6 +174,18 @@ impl Hold {
         // Such a step finds nothing to end from now on.
         state.confirmed = 0;
         Some(appointment)
+    }
+
+    /// The same, which may have been taken by an earlier send, and so is remembered until `end` at the most.
+    pub(crate) fn remembered_until(mut self, end: Moment) -> Self {
+        self.remembered_until = self.remembered_until.min(end);
+        self
+    }
+
+    /// Whether a store that has the permits remembers who took them. Then one that does not remember it never granted them,
+    /// or has lost the grant: a promoted replica that had not heard of it. There is nothing to give back to it.
+    pub(super) fn is_remembered(&self) -> bool {
+        !self.name.kind().is_leased() && clock::now() < self.remembered_until
     }
 
     /// The same, acknowledged by `reached` replicas where `wanted` had to.

@@ -161,7 +161,8 @@ impl Shared {
         let name = || hold.name.to_string();
         let lets_others_go_first =
             target == 0 && hold.name.kind().is_handed_over() && self.rooms.is_giving_back(&hold.name);
-        let answer = self.backend.release(hold.claim(target), self.release_limit(hold)).await;
+        let claim = Claim { unsure: hold.is_remembered(), ..hold.claim(target) };
+        let answer = self.backend.release(claim, self.release_limit(hold)).await;
         if let Ok(Answer { told: Some(told), .. }) = answer
             && lets_others_go_first
         {

@@ -1,15 +1,42 @@
-//! The master dies right after a grant that all replicas have acknowledged: whichever is promoted, the lock is held.
+//! The master dies right after a grant. One that all replicas have acknowledged is held, whichever is promoted; one that the
+//! promoted replica has not heard of is void, and does not come back to it.
 
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Instant;
 
 use redis::AsyncCommands;
-use turnlock::Client;
-use turnlock_testkit::FaultProxy;
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
+use turnlock::{Client, Error};
+use turnlock_testkit::{FaultProxy, RedisServer};
 
 use super::{Rig, in_touch, ms, replica_by};
 use crate::{Case, cases};
 
-pub(crate) const CASES: &[Case] = cases![an_acknowledged_hold_is_on_every_replica];
+pub(crate) const CASES: &[Case] =
+    cases![an_acknowledged_hold_is_on_every_replica, permits_that_a_promotion_forgot_do_not_come_back];
+
+/// An address behind which the server can change. Gives back its port.
+async fn address_of(server: Arc<AtomicU16>) -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
+    let port = listener.local_addr().expect("an address").port();
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            let server = server.load(Ordering::SeqCst);
+            tokio::spawn(async move {
+                let Ok(mut server) = TcpStream::connect((Ipv4Addr::LOCALHOST, server)).await else { return };
+                let _ = copy_bidirectional(&mut client, &mut server).await;
+            });
+        }
+    });
+    port
+}
+
+async fn promote(replica: &RedisServer) {
+    replica.ask::<()>(&["REPLICAOF", "NO", "ONE"]).await.expect("promoted");
+}
 
 async fn an_acknowledged_hold_is_on_every_replica(mut rig: Rig) {
     let proxy = FaultProxy::start(rig.server().port()).await;
@@ -28,9 +55,8 @@ async fn an_acknowledged_hold_is_on_every_replica(mut rig: Rig) {
     // What was on its way is not delivered any more.
     proxy.black_hole();
     for replica in &replicas {
+        promote(replica).await;
         let mut plain = replica.client().await;
-        let _: () =
-            redis::cmd("REPLICAOF").arg(&["NO", "ONE"]).query_async(&mut plain).await.expect("promoted");
         for (guard, expected) in guards.iter().zip([2_u32, 1]) {
             let count: u32 = plain.hget(guard.name(), guard.owner_id().as_str()).await.expect("there");
             assert_eq!(count, expected, "{}", guard.name());
@@ -41,4 +67,32 @@ async fn an_acknowledged_hold_is_on_every_replica(mut rig: Rig) {
         assert!(!there, "what nobody waited for is lost: else this proves nothing");
     }
     drop((inner, hasty));
+}
+
+async fn permits_that_a_promotion_forgot_do_not_come_back(mut rig: Rig) {
+    let proxy = FaultProxy::start(rig.server().port()).await;
+    let replica = replica_by(&rig, proxy.port()).await;
+    in_touch(&rig, 1).await;
+    let server = Arc::new(AtomicU16::new(rig.server().port()));
+    let url = format!("redis://127.0.0.1:{}", address_of(Arc::clone(&server)).await);
+    let client = rig.client_at(Client::builder(), &url).await;
+    let semaphore = client.semaphore("permits");
+    assert!(semaphore.try_set_permits(5).await.expect("an answer"));
+    let known = semaphore.acknowledged_by(1).acquire(1).await.expect("free");
+    // From here on the replica hears nothing.
+    proxy.black_hole();
+    let released = semaphore.acquire(1).await.expect("free");
+    let dropped = semaphore.acquire(2).await.expect("free");
+    rig.server_mut().stop().await;
+    promote(&replica).await;
+    server.store(replica.port(), Ordering::SeqCst);
+    let free = async || replica.client().await.get::<_, Option<i64>>("permits").await.expect("a number");
+    assert_eq!(free().await, Some(4), "it has heard of one acquire: else this proves nothing");
+    let lost = released.release().await;
+    assert!(matches!(lost, Err(Error::Lost { .. })), "{lost:?}");
+    drop(dropped);
+    known.release().await.expect("the promoted replica has it");
+    let left = client.shutdown(ms(10_000)).await;
+    assert!(left.is_clean(), "{left:?}");
+    assert_eq!(free().await, Some(5), "as many as were set");
 }

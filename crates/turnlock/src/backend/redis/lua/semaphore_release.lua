@@ -3,8 +3,9 @@
 -- KEYS[1]  the number of free permits
 -- KEYS[2]  the memory of this hold: 'taken k', 'given' or 'void'
 -- ARGV[1]  how many, where the memory does not say it
--- ARGV[2]  1 when it is unknown whether the hold ever began: then only what is remembered as taken is given back, and
---          a hold that is not remembered is called off; else 0
+-- ARGV[2]  1 when it is unknown whether the hold ever began, or this server would remember it: then only what is
+--          remembered as taken is given back, and a hold that is not remembered is called off; 0 when the hold is so old
+--          that its memory may have expired
 -- ARGV[3]  channel on which the new number is told
 --
 -- Reply: nil  nothing was given back: there is no number any more, or the hold had not begun
