@@ -5,17 +5,33 @@ use std::process::Command;
 
 use crate::interop::workshop;
 
-/// Shifts the wall clock by `TURNLOCK_CLOCK_SHIFT` seconds. Clocks that only count time are left alone.
+/// Shifts the wall clock by `TURNLOCK_CLOCK_SHIFT` seconds, and by as many more as the first eight bytes of the file
+/// `TURNLOCK_CLOCK_STEP` say at that moment. Clocks that only count time are left alone.
 const SOURCE: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <stdint.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/time.h>
 #include <time.h>
+#include <unistd.h>
+
+static volatile int64_t *step;
+
+__attribute__((constructor)) static void map_step(void) {
+    const char *path = getenv("TURNLOCK_CLOCK_STEP");
+    int file = path ? open(path, O_RDONLY) : -1;
+    if (file < 0) return;
+    void *place = mmap(0, sizeof *step, PROT_READ, MAP_SHARED, file, 0);
+    if (place != MAP_FAILED) step = place;
+    close(file);
+}
 
 static long shift(void) {
     const char *text = getenv("TURNLOCK_CLOCK_SHIFT");
-    return text ? atol(text) : 0;
+    return (text ? atol(text) : 0) + (step ? *step : 0);
 }
 
 int gettimeofday(struct timeval *now, void *zone) {
@@ -42,6 +58,9 @@ time_t time(time_t *place) {
 
 /// The name of the variable that says how far to shift.
 pub(crate) const VARIABLE: &str = "TURNLOCK_CLOCK_SHIFT";
+
+/// The name of the variable that names the file with a further shift, which may change while the process runs.
+pub(crate) const STEP_VARIABLE: &str = "TURNLOCK_CLOCK_STEP";
 
 /// The name of the file that is built.
 const LIBRARY: &str = "clock.so";

@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::net::TcpListener;
@@ -26,6 +26,7 @@ use crate::trap::{Fault, Trap};
 #[derive(Debug)]
 pub struct FaultProxy {
     port: u16,
+    upstream: Arc<AtomicU16>,
     rule: watch::Sender<Rule>,
     trap: Arc<Trap>,
     live: Arc<AtomicUsize>,
@@ -41,9 +42,10 @@ impl FaultProxy {
         let rule = watch::Sender::new(Rule { mode: Mode::Pass, refuse: false, resets: 0 });
         let trap = Arc::new(Trap::new());
         let live = Arc::new(AtomicUsize::new(0));
+        let upstream = Arc::new(AtomicU16::new(upstream_port));
         let accepting =
-            accept(listener, upstream_port, rule.subscribe(), Arc::clone(&trap), Arc::clone(&live));
-        Self { port, rule, trap, live, acceptor: tokio::spawn(accepting) }
+            accept(listener, Arc::clone(&upstream), rule.subscribe(), Arc::clone(&trap), Arc::clone(&live));
+        Self { port, upstream, rule, trap, live, acceptor: tokio::spawn(accepting) }
     }
 
     /// The address as clients of Redis take it: `redis://127.0.0.1:PORT`.
@@ -91,6 +93,13 @@ impl FaultProxy {
     /// client is reset.
     pub fn reset_all(&self) {
         self.rule.send_modify(|rule| rule.resets += 1);
+    }
+
+    /// Leads to another server from now on, as an address that is moved does: connections there are end as with
+    /// [`reset_all`](Self::reset_all).
+    pub fn lead_to(&self, upstream_port: u16) {
+        self.upstream.store(upstream_port, Ordering::SeqCst);
+        self.reset_all();
     }
 
     /// While true, new connections are closed as soon as they are accepted; those there are go on.
@@ -144,7 +153,7 @@ impl Drop for FaultProxy {
 
 async fn accept(
     listener: TcpListener,
-    upstream: u16,
+    upstream: Arc<AtomicU16>,
     rules: watch::Receiver<Rule>,
     trap: Arc<Trap>,
     live: Arc<AtomicUsize>,
@@ -157,7 +166,7 @@ async fn accept(
                 let Ok((client, _)) = accepted else { continue };
                 if !rules.borrow().refuse {
                     let live = Live::new(&live);
-                    links.spawn(Link::run(client, upstream, rules.clone(), Arc::clone(&trap), live));
+                    links.spawn(Link::run(client, Arc::clone(&upstream), rules.clone(), Arc::clone(&trap), live));
                 }
             }
             // Takes finished connections out, so that they do not pile up over a long test.

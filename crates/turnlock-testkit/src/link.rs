@@ -1,6 +1,7 @@
 //! One connection through the proxy.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
 
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -62,7 +63,7 @@ impl Link {
     /// Serves one accepted connection from its start to its end.
     pub(crate) async fn run(
         client: TcpStream,
-        upstream: u16,
+        upstream: Arc<AtomicU16>,
         mut rules: watch::Receiver<Rule>,
         trap: Arc<Trap>,
         live: Live,
@@ -71,6 +72,7 @@ impl Link {
         let Some(live) = live.outlast_hole(&client, &mut rules, born).await else {
             return wire::reset(client);
         };
+        let upstream = upstream.load(Ordering::SeqCst);
         let Ok(server) = TcpStream::connect(("127.0.0.1", upstream)).await else {
             return wire::reset(client);
         };

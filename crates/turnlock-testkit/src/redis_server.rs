@@ -74,10 +74,15 @@ impl RedisServer {
 
     /// Starts a server whose wall clock is `seconds` ahead of this machine's, or behind it.
     pub async fn start_with_clock_ahead(seconds: i64) -> Self {
-        let mut plan = ServerPlan::default();
-        plan.variables.push(("LD_PRELOAD".to_owned(), clock_shim::library().into()));
-        plan.variables.push((clock_shim::VARIABLE.to_owned(), seconds.to_string().into()));
-        Self::start_as(plan).await
+        Self::start_as(ServerPlan { clock_ahead: Some(seconds), ..ServerPlan::default() }).await
+    }
+
+    /// Steps the wall clock of a server that was [started with its own](Self::start_with_clock_ahead): it is `seconds` ahead of
+    /// this machine's from now on, also over restarts.
+    pub fn set_clock_ahead(&mut self, seconds: i64) {
+        assert!(self.plan.clock_ahead.is_some(), "the server has no clock of its own");
+        self.plan.clock_ahead = Some(seconds);
+        ServerPlan::set_clock(self.dir.path(), seconds);
     }
 
     /// Starts a server by a plan and returns once it answers.

@@ -1,19 +1,22 @@
 //! What a server is started with.
 
-use std::ffi::OsString;
 use std::fs;
+use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
-use crate::Login;
+use crate::{Login, clock_shim};
+
+/// The name of the file that says how far a server's own clock is ahead.
+const CLOCK: &str = "clock";
 
 /// Everything about a server that stays the same over its restarts, except where it is.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ServerPlan {
     /// Arguments after the usual ones.
     pub(crate) args: Vec<String>,
-    /// Variables of the process's environment.
-    pub(crate) variables: Vec<(String, OsString)>,
+    /// How many seconds its wall clock is ahead of this machine's, if it has a clock of its own, which can be set.
+    pub(crate) clock_ahead: Option<i64>,
     /// Lines of the configuration file: what cannot be an argument.
     pub(crate) lines: Vec<String>,
     /// The argument that takes a second port, if the server needs one.
@@ -49,7 +52,20 @@ impl ServerPlan {
         if let Some(argument) = self.second_port {
             command.args([argument, &second_port.to_string()]);
         }
-        command.args(&self.args).envs(self.variables.iter().map(|(name, value)| (name, value)));
+        command.args(&self.args);
+        if let Some(seconds) = self.clock_ahead {
+            Self::set_clock(dir, seconds);
+            command.env("LD_PRELOAD", clock_shim::library());
+            command.env(clock_shim::STEP_VARIABLE, dir.join(CLOCK));
+        }
         command
+    }
+
+    /// Sets the clock of the server that runs in `dir`, if it has one of its own, so many seconds ahead of this machine's.
+    pub(crate) fn set_clock(dir: &Path, seconds: i64) {
+        // Written in place, since the server has mapped it.
+        let file = fs::File::options().create(true).truncate(false).write(true).open(dir.join(CLOCK));
+        let written = file.and_then(|mut file| file.write_all(&seconds.to_ne_bytes()));
+        written.expect("the server's clock can be set");
     }
 }

@@ -6,7 +6,7 @@ use redis::AsyncCommands;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
-use turnlock_testkit::{eventually, within};
+use turnlock_testkit::{RedisServer, eventually, within};
 
 use crate::{LIMIT, QUIET, connect, setup, value};
 
@@ -116,4 +116,15 @@ async fn the_proxy_outlives_its_server() {
     assert!(connect(&proxy.url()).await.is_err());
     server.restart().await;
     connect(&proxy.url()).await.expect("a new connection");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_that_is_moved_leads_to_the_other_server() {
+    let (server, proxy, mut client) = setup().await;
+    let other = RedisServer::start().await;
+    proxy.lead_to(other.port());
+    within(LIMIT, "the end", client.incr::<_, _, i64>("n", 1)).await.expect_err("the connection is reset");
+    let mut client = connect(&proxy.url()).await.expect("a server");
+    client.incr::<_, _, i64>("n", 1).await.expect("INCR");
+    assert_eq!((value(&server, "n").await, value(&other, "n").await), (None, Some(1)));
 }

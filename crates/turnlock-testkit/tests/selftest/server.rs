@@ -86,3 +86,22 @@ async fn calls_are_counted() {
     let quiet = server.calls().await;
     assert_eq!(server.calls().await.since(&quiet).total(), 0);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clock_steps_while_the_server_runs() {
+    if let Some(reason) = RedisServer::clock_shift_missing() {
+        return println!("not run: {reason}");
+    }
+    let mut server = RedisServer::start_with_clock_ahead(60).await;
+    let mut client = server.client().await;
+    client.set_ex::<_, _, ()>("n", 1, 600).await.expect("SET");
+    for ahead in [60, 0, -3_600, 300] {
+        server.set_clock_ahead(ahead);
+        let (seconds, _): (i64, i64) = redis::cmd("TIME").query_async(&mut client).await.expect("TIME");
+        let here = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
+        let apart = seconds - i64::try_from(here.as_secs()).expect("before 2500");
+        assert!((apart - ahead).abs() < 5, "{apart} s ahead and not {ahead}");
+        let rest: i64 = client.ttl("n").await.expect("TTL");
+        assert!((rest - (660 - ahead)).abs() < 60, "{rest} s left with a clock {ahead} s ahead");
+    }
+}
