@@ -9,7 +9,7 @@ use turnlock_testkit::{eventually, within};
 use crate::fail_over;
 use crate::interop::take_turns;
 use crate::rig::{Kind, KindClient, NO_POLL, Rig, ms};
-use crate::{Case, cases, secrets};
+use crate::{Case, cases, paused, secrets};
 
 pub(crate) const CASES: &[Case] = cases![
     a_program_that_unlocks_or_shuts_down_leaves_nothing,
@@ -34,6 +34,7 @@ pub(crate) fn main() {
             return count(name, counter, turns.parse().expect("a number"), url);
         }
         ["obey", kind, name] => return obey(kind, name, url),
+        ["pausable", kind, name] => return paused::obey(kind, name, url),
         ["turns", name, counter, replicas] => {
             return fail_over::work(name, counter, replicas.parse().expect("a number"), url);
         }

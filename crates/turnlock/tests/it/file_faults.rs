@@ -382,7 +382,7 @@ async fn file_removed(rig: &Rig, lease: Option<Duration>) {
             path.push(end);
             fs::remove_file(path).expect("there");
         }
-use turnlock::{Client, Error, Lock, LostReason};
+        use turnlock::{Client, Error, Lock, LostReason};
         let other = rig.client().await;
         let theirs = other.lock(guard.name()).lock().await.expect("free in the new file");
         assert!(

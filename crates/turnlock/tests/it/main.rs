@@ -7,6 +7,7 @@ mod acl;
 mod by_name;
 mod cancellation;
 mod child;
+mod clock_steps;
 mod conformance;
 mod doctor;
 mod fail_over;
@@ -18,7 +19,9 @@ mod find;
 mod ground;
 mod hand_over;
 mod interop;
+mod late_delivery;
 mod network_faults;
+mod paused;
 mod red_lock;
 mod replicas;
 mod rig;
@@ -70,6 +73,9 @@ fn main() {
     }
     // These first: they wait most of the time, and longest.
     let mut trials = fail_over::trials();
+    for case in late_delivery::LONG_CASES {
+        trials.push(trial(Store::Redis, Kind::Lock, *case, Store::Redis.missing()));
+    }
     for store in STORES {
         let missing = store.missing();
         for kind in Kind::ALL {
@@ -101,6 +107,14 @@ fn main() {
             trials.push(trial(Store::Redis, kind, case, Store::Redis.missing()));
         }
     }
+    for kind in [Kind::Lock, Kind::Fair, Kind::Fenced, Kind::Read, Kind::Write, Kind::Plain] {
+        for case in [late_delivery::CASES, paused::CASES].concat() {
+            trials.push(trial(Store::Redis, kind, case, Store::Redis.missing()));
+        }
+    }
+    trials.extend(
+        paused::CASES.iter().map(|case| trial(Store::Redis, Kind::Permits, *case, Store::Redis.missing())),
+    );
     trials.extend(file_faults::CASES.iter().map(|case| trial(Store::File, Kind::Lock, *case, None)));
     trials.extend(replicas::trials());
     let missing = Store::Redis.missing();
@@ -117,7 +131,8 @@ fn main() {
     {
         trials.push(trial(Store::Redis, Kind::Lock, case, missing.clone()));
     }
-    for (kind, cases) in [&[(Kind::Lock, server_clock::CASES)], family::CLOCK_CASES].concat() {
+    let of_locks = [(Kind::Lock, server_clock::CASES), (Kind::Lock, clock_steps::CASES)];
+    for (kind, cases) in [&of_locks, family::CLOCK_CASES].concat() {
         let missing = missing.clone().or_else(RedisServer::clock_shift_missing);
         trials.extend(cases.iter().map(|case| trial(Store::Redis, kind, *case, missing.clone())));
     }

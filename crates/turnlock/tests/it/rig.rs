@@ -84,6 +84,12 @@ impl KindClient {
         self.kind
     }
 
+    /// The same client for the kind that excludes this one: readers do not exclude readers.
+    pub(crate) fn rival(&self) -> Self {
+        let kind = if self.kind == Kind::Read { Kind::Write } else { self.kind };
+        Self { client: self.client.clone(), kind }
+    }
+
     /// The reentrant lock, whatever kind the case is run for.
     pub(crate) fn reentrant(&self, name: &str) -> Lock {
         self.client.lock(name)

@@ -3,6 +3,7 @@
 mod cluster;
 mod history;
 mod migration;
+mod minority;
 mod sentinel;
 mod team;
 mod woken_master;
@@ -44,6 +45,7 @@ const CASES: [&[ShapeCase]; 2] = [
         woken_master::a_client_that_knows_better_never_goes_back,
         woken_master::a_long_fail_over_leads_nobody_back,
         woken_master::a_client_that_knows_nothing_is_kept_from_a_second_grant,
+        minority::sentinels_without_a_majority_lead_nobody_to_the_old_master,
     ],
     on![ClusterSet:
         cluster::no_turn_is_lost_in_ten_promotions,

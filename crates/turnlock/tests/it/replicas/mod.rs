@@ -4,12 +4,13 @@ mod grants;
 mod groups;
 mod promotion;
 mod renewals;
+mod replay;
 mod shortfalls;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use libtest_mimic::Trial;
-use turnlock::{Builder, Client, Error, Guard, Permits};
+use turnlock::{Builder, Client, Error, Guard, LostReason, Permits};
 use turnlock_testkit::{RedisServer, eventually};
 
 use crate::rig::{Kind, KindClient, NO_POLL, Rig, ms};
@@ -31,8 +32,13 @@ const KINDS: [Kind; 9] = [
 
 /// All cases, under a name of their own.
 pub(crate) fn trials() -> impl Iterator<Item = Trial> {
-    let of_kinds = KINDS.iter().flat_map(|kind| shortfalls::KIND_CASES.iter().map(|case| (*kind, *case)));
-    let all = [grants::CASES, groups::CASES, promotion::CASES, renewals::CASES, shortfalls::CASES];
+    let of_kinds = KINDS.iter().flat_map(|kind| {
+        let of_leases = [promotion::LEASE_CASES, replay::LEASE_CASES].concat();
+        let of_leases = of_leases.into_iter().filter(|_| *kind != Kind::Semaphore);
+        shortfalls::KIND_CASES.iter().copied().chain(of_leases).map(|case| (*kind, case))
+    });
+    let all =
+        [grants::CASES, groups::CASES, promotion::CASES, renewals::CASES, replay::CASES, shortfalls::CASES];
     let of_locks = all.into_iter().flatten().map(|case| (Kind::Lock, *case));
     let on_redis = of_kinds.chain(of_locks).map(|(kind, case)| (Store::Redis, kind, case));
     let on_memory = grants::MEMORY_CASES.iter().map(|case| (Store::Memory, Kind::Lock, *case));
@@ -98,7 +104,7 @@ fn shortfall<T>(outcome: Result<T, Error>) -> (u32, u32) {
 
 /// Whatever a kind gives out.
 #[derive(Debug)]
-enum Held {
+pub(crate) enum Held {
     Guard(Guard),
     Permits(Permits),
 }
@@ -112,31 +118,68 @@ impl Held {
     }
 
     async fn give_back(self) {
+        self.release().await.expect("held");
+    }
+
+    pub(crate) async fn release(self) -> Result<(), Error> {
         match self {
-            Self::Guard(guard) => guard.unlock().await.expect("held"),
-            Self::Permits(permits) => permits.release().await.expect("held"),
+            Self::Guard(guard) => guard.unlock().await,
+            Self::Permits(permits) => permits.release().await,
+        }
+    }
+
+    pub(crate) fn token(&self) -> Option<u64> {
+        match self {
+            Self::Guard(guard) => guard.token(),
+            Self::Permits(_) => None,
+        }
+    }
+
+    pub(crate) fn is_valid(&self) -> bool {
+        match self {
+            Self::Guard(guard) => guard.is_valid(),
+            Self::Permits(permits) => permits.is_valid(),
+        }
+    }
+
+    pub(crate) fn valid_until(&self) -> Instant {
+        match self {
+            Self::Guard(guard) => guard.valid_until(),
+            Self::Permits(permits) => permits.valid_until(),
+        }
+    }
+
+    pub(crate) async fn lost(&self) -> LostReason {
+        match self {
+            Self::Guard(guard) => guard.lost().await,
+            Self::Permits(permits) => permits.lost().await,
         }
     }
 }
 
 /// One thing of the client's kind, of which there is one.
-struct Thing<'a> {
+pub(crate) struct Thing<'a> {
     client: &'a KindClient,
     name: String,
 }
 
 impl<'a> Thing<'a> {
-    async fn new(client: &'a KindClient, name: &str) -> Self {
+    /// The one that is there already.
+    pub(crate) fn of(client: &'a KindClient, name: &str) -> Self {
+        Self { client, name: name.to_owned() }
+    }
+
+    pub(crate) async fn new(client: &'a KindClient, name: &str) -> Self {
         match client.kind() {
             Kind::Semaphore => assert!(client.semaphore(name).try_set_permits(1).await.expect("set")),
             Kind::Permits => assert!(client.permit_semaphore(name).try_set_permits(1).await.expect("set")),
             _ => {}
         }
-        Self { client, name: name.to_owned() }
+        Self::of(client, name)
     }
 
     /// Takes it, acknowledged by so many replicas.
-    async fn take(&self, replicas: u32, wait: Duration) -> Result<Option<Held>, Error> {
+    pub(crate) async fn take(&self, replicas: u32, wait: Duration) -> Result<Option<Held>, Error> {
         let (client, name) = (self.client, &self.name);
         let permits = |permits: Option<Permits>| permits.map(Held::Permits);
         match client.kind() {
@@ -155,8 +198,20 @@ impl<'a> Thing<'a> {
         }
     }
 
+    /// What is left of the lease of the only one who has it, on the store.
+    async fn rest(&self) -> Duration {
+        let (client, name) = (self.client, &self.name);
+        let seen = match client.kind() {
+            Kind::Permits => client.permit_semaphore(name).inspect().await,
+            _ => client.lock(name).inspect().await,
+        };
+        let seen = seen.expect("an answer");
+        assert_eq!(seen.holders.len(), 1, "{seen:?}");
+        seen.holders[0].ttl.or(seen.ttl).expect("a lease")
+    }
+
     /// Whether nobody has it, on the store.
-    async fn is_free(&self) -> bool {
+    pub(crate) async fn is_free(&self) -> bool {
         let (client, name) = (self.client, &self.name);
         match client.kind() {
             Kind::Semaphore => client.semaphore(name).available().await.expect("an answer") == 1,

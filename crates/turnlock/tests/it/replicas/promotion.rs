@@ -1,41 +1,128 @@
-//! The master dies right after a grant. One that all replicas have acknowledged is held, whichever is promoted; one that the
-//! promoted replica has not heard of is void, and does not come back to it.
+//! The master dies, and a replica is promoted: what was acknowledged is held there, tokens still rise, and permits whose
+//! acquire it forgot do not come back.
 
-use std::net::Ipv4Addr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Instant;
 
+use futures_util::FutureExt;
 use redis::AsyncCommands;
-use tokio::io::copy_bidirectional;
-use tokio::net::{TcpListener, TcpStream};
 use turnlock::{Client, Error};
-use turnlock_testkit::{FaultProxy, RedisServer};
+use turnlock_testkit::{FaultProxy, RedisServer, eventually, within};
 
-use super::{Rig, in_touch, ms, replica_by};
+use super::{Rig, Thing, in_touch, info, ms, replica_by};
+use crate::rig::{KindClient, NO_POLL};
 use crate::{Case, cases};
 
-pub(crate) const CASES: &[Case] =
-    cases![an_acknowledged_hold_is_on_every_replica, permits_that_a_promotion_forgot_do_not_come_back];
+pub(crate) const CASES: &[Case] = cases![
+    an_acknowledged_hold_is_on_every_replica,
+    tokens_rise_over_the_promotion_of_a_replica_that_lags,
+    permits_that_a_promotion_forgot_do_not_come_back,
+];
 
-/// An address behind which the server can change. Gives back its port.
-async fn address_of(server: Arc<AtomicU16>) -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
-    let port = listener.local_addr().expect("an address").port();
-    tokio::spawn(async move {
-        while let Ok((mut client, _)) = listener.accept().await {
-            let server = server.load(Ordering::SeqCst);
-            tokio::spawn(async move {
-                let Ok(mut server) = TcpStream::connect((Ipv4Addr::LOCALHOST, server)).await else { return };
-                let _ = copy_bidirectional(&mut client, &mut server).await;
-            });
-        }
-    });
-    port
+/// For everything that has a lease.
+pub(crate) const LEASE_CASES: &[Case] = cases![a_renewed_hold_goes_on_after_a_promotion];
+
+/// The rig's server, a replica that is promoted when it dies, and the address at which clients find the one of the two that is
+/// the master.
+pub(super) struct Site {
+    /// Where clients go.
+    pub(super) address: FaultProxy,
+    /// The way from the master to the replica.
+    pub(super) replication: FaultProxy,
+    pub(super) heir: RedisServer,
 }
 
-async fn promote(replica: &RedisServer) {
-    replica.ask::<()>(&["REPLICAOF", "NO", "ONE"]).await.expect("promoted");
+impl Site {
+    pub(super) async fn start(rig: &Rig) -> Self {
+        let address = FaultProxy::start(rig.server().port()).await;
+        let replication = FaultProxy::start(rig.server().port()).await;
+        let heir = replica_by(rig, replication.port()).await;
+        in_touch(rig, 1).await;
+        Self { address, replication, heir }
+    }
+
+    /// Kills the master, and promotes the replica with what has reached it so far. Clients do not find it yet.
+    pub(super) async fn promote(&self, rig: &mut Rig) {
+        self.replication.black_hole();
+        rig.server_mut().stop().await;
+        let outcome = self.heir.ask::<()>(&["REPLICAOF", "NO", "ONE"]).await;
+        outcome.expect("promoted");
+    }
+
+    /// Moves the address to the replica.
+    pub(super) fn move_address(&self) {
+        self.address.lead_to(self.heir.port());
+    }
+
+    /// A client of the replica alone.
+    pub(super) async fn client_there(&self, rig: &Rig) -> KindClient {
+        rig.client_at(Client::builder().poll(NO_POLL), &self.heir.url()).await
+    }
+}
+
+async fn a_renewed_hold_goes_on_after_a_promotion(mut rig: Rig) {
+    let lease = ms(9_000);
+    let site = Site::start(&rig).await;
+    // The heir has a replica of its own, which acknowledges when the heir is the master.
+    site.heir.ask::<()>(&["CONFIG", "SET", "repl-diskless-sync-delay", "0"]).await.expect("set");
+    let heir = site.heir.port().to_string();
+    let _replica = RedisServer::start_with(&["--replicaof", "127.0.0.1", &heir]).await;
+    let is_there = async || info(&site.heir, "replication", "connected_slaves").await == "1";
+    eventually("the heir has a replica", ms(20_000), is_there).await;
+    let builder = Client::builder().watchdog(lease).response_timeout(ms(2_500)).poll(NO_POLL);
+    let client = rig.client_at(builder, &site.address.url()).await;
+    let held = Thing::new(&client, "a").await.take(1, ms(20_000)).await.expect("acknowledged").expect("free");
+    let first_end = held.valid_until();
+    // The way to the heir is long, so that what is not waited for does not get there; there and back it is shorter than a
+    // renewal waits for.
+    site.replication.delay(ms(600));
+    // Until the grant alone is not enough, and a renewal has just counted.
+    tokio::time::sleep_until(first_end.into()).await;
+    let before = held.valid_until();
+    eventually("it is renewed", lease, async || held.valid_until() > before + ms(500)).await;
+    site.promote(&mut rig).await;
+    let end = held.valid_until();
+    let there = site.client_there(&rig).await;
+    let rest = Thing::of(&there, "a").rest().await;
+    assert!(Instant::now() + rest >= end, "there it ends {:?} too early", end - (Instant::now() + rest));
+    site.move_address();
+    eventually("the heir renews it", lease, async || held.valid_until() > end + ms(1_000)).await;
+    assert!(held.is_valid(), "lost: {:?}", held.lost().now_or_never());
+    let rival = there.rival();
+    let next = Thing::of(&rival, "a");
+    assert!(next.take(0, ms(0)).await.expect("an answer").is_none());
+    held.give_back().await;
+    let next = within(ms(5_000), "a turn", next.take(0, ms(60_000))).await;
+    next.expect("an answer").expect("free").give_back().await;
+}
+
+async fn tokens_rise_over_the_promotion_of_a_replica_that_lags(mut rig: Rig) {
+    let site = Site::start(&rig).await;
+    let client = rig.client_at(Client::builder().poll(NO_POLL), &site.address.url()).await;
+    let take = async |client: &KindClient| {
+        let guard = within(ms(10_000), "a turn", client.fenced_lock("ledger").lock()).await.expect("a turn");
+        let token = guard.token().expect("a token");
+        guard.unlock().await.expect("held");
+        token
+    };
+    let early = take(&client).await;
+    in_touch(&rig, 1).await;
+    site.replication.black_hole();
+    let mut highest = early;
+    for _ in 0..20 {
+        let token = take(&client).await;
+        assert!(token > highest, "{token} does not rise above {highest}");
+        highest = token;
+    }
+    site.promote(&mut rig).await;
+    site.move_address();
+    let there: u64 = site.heir.client().await.get("redisson_lock_token:{ledger}").await.expect("a token");
+    assert_eq!(there, early, "the heir lags: else this proves nothing");
+    // One who saw none of the tokens, and the one who saw them all.
+    for client in [&site.client_there(&rig).await, &client] {
+        let token = take(client).await;
+        assert!(token > highest, "{token} does not rise above {highest}");
+        highest = token;
+    }
 }
 
 async fn an_acknowledged_hold_is_on_every_replica(mut rig: Rig) {
@@ -55,7 +142,7 @@ async fn an_acknowledged_hold_is_on_every_replica(mut rig: Rig) {
     // What was on its way is not delivered any more.
     proxy.black_hole();
     for replica in &replicas {
-        promote(replica).await;
+        replica.ask::<()>(&["REPLICAOF", "NO", "ONE"]).await.expect("promoted");
         let mut plain = replica.client().await;
         for (guard, expected) in guards.iter().zip([2_u32, 1]) {
             let count: u32 = plain.hget(guard.name(), guard.owner_id().as_str()).await.expect("there");
@@ -70,23 +157,18 @@ async fn an_acknowledged_hold_is_on_every_replica(mut rig: Rig) {
 }
 
 async fn permits_that_a_promotion_forgot_do_not_come_back(mut rig: Rig) {
-    let proxy = FaultProxy::start(rig.server().port()).await;
-    let replica = replica_by(&rig, proxy.port()).await;
-    in_touch(&rig, 1).await;
-    let server = Arc::new(AtomicU16::new(rig.server().port()));
-    let url = format!("redis://127.0.0.1:{}", address_of(Arc::clone(&server)).await);
-    let client = rig.client_at(Client::builder(), &url).await;
+    let site = Site::start(&rig).await;
+    let client = rig.client_at(Client::builder(), &site.address.url()).await;
     let semaphore = client.semaphore("permits");
     assert!(semaphore.try_set_permits(5).await.expect("an answer"));
     let known = semaphore.acknowledged_by(1).acquire(1).await.expect("free");
     // From here on the replica hears nothing.
-    proxy.black_hole();
+    site.replication.black_hole();
     let released = semaphore.acquire(1).await.expect("free");
     let dropped = semaphore.acquire(2).await.expect("free");
-    rig.server_mut().stop().await;
-    promote(&replica).await;
-    server.store(replica.port(), Ordering::SeqCst);
-    let free = async || replica.client().await.get::<_, Option<i64>>("permits").await.expect("a number");
+    site.promote(&mut rig).await;
+    site.move_address();
+    let free = async || site.heir.client().await.get::<_, Option<i64>>("permits").await.expect("a number");
     assert_eq!(free().await, Some(4), "it has heard of one acquire: else this proves nothing");
     let lost = released.release().await;
     assert!(matches!(lost, Err(Error::Lost { .. })), "{lost:?}");
