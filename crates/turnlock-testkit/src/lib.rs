@@ -11,9 +11,9 @@
 //! - [`FaultProxy`] stands between a client and a server and loses, delays or holds what they say.
 //! - [`Redisson`], [`PyLock`] and [`NodeRedlock`] run other people's locks in processes that a test drives.
 //! - [`TempDir`] is a directory that goes away with its test.
-//! - [`standstill`] notices when the whole machine stood still, so that a test may be run again.
-//! - [`trial`] is a case as libtest-mimic runs it.
-//! - [`eventually`] and [`within`] wait for a condition or a future and fail by name when it takes too long.
+//! - [`trial`] is a case as libtest-mimic runs it, and [`run`] runs them. A case that failed with [`TooSlow`] while the whole
+//!   machine stood still is run again, a few times in a run.
+//! - [`eventually`], [`within`] and [`in_time`] fail by name, and with [`TooSlow`], when something takes too long.
 
 // Panicking is how this crate reports; a section about it on each function would say nothing new.
 #![allow(clippy::missing_panics_doc)]
@@ -33,12 +33,14 @@ mod port;
 mod process;
 mod reaper;
 mod redis_server;
+mod reruns;
 mod rule;
 mod server_plan;
 mod shapes;
 mod shared;
-pub mod standstill;
+mod standstill;
 mod temp_dir;
+mod too_slow;
 mod trap;
 mod trial;
 mod wire;
@@ -47,9 +49,10 @@ pub use calls::Calls;
 pub use fault_proxy::FaultProxy;
 pub use interop::{Answer, NodeRedlock, PeerError, PeerThread, PyLock, Redisson};
 pub use login::Login;
-pub use patience::{eventually, within};
+pub use patience::{eventually, in_time, within};
 pub use redis_server::RedisServer;
 pub use shapes::{Certificates, ClusterSet, ReplicaSet, SentinelSet, SlotMigration, TlsServer};
 pub use shared::Shared;
 pub use temp_dir::TempDir;
-pub use trial::trial;
+pub use too_slow::TooSlow;
+pub use trial::{run, trial, void};

@@ -1,18 +1,17 @@
-//! Notices when the whole machine stands still, as shared ones do. A case with leases and limits of a second or so can say
-//! nothing then, so it is run again, and says so.
+//! Notices when the whole machine stands still, as shared ones do. A wait that was too long because of that shows nothing, so
+//! its case is run again; this is counted, printed, and has a limit.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// How long a thread that only sleeps may take for it before that counts: more than a busy machine makes it, and less than
-/// the shortest limit of any case.
+/// How long a thread that only sleeps may take for it before that counts: more than a busy machine makes it.
 const LONG: Duration = Duration::from_millis(250);
 
 /// When one ended, and how long it was.
 static SEEN: Mutex<Vec<(Instant, Duration)>> = Mutex::new(Vec::new());
 
 /// Begins to watch, until the program ends.
-pub fn watch() {
+pub(crate) fn watch() {
     std::thread::spawn(|| {
         loop {
             let before = Instant::now();
@@ -25,8 +24,8 @@ pub fn watch() {
     });
 }
 
-/// The longest one since then.
-pub fn longest_since(start: Instant) -> Option<Duration> {
+/// For how long the machine has stood still since then, altogether.
+pub(crate) fn total_since(start: Instant) -> Duration {
     let seen = SEEN.lock().expect("no panic while it is looked at");
-    seen.iter().filter(|(when, _)| *when > start).map(|(_, took)| *took).max()
+    seen.iter().map(|(end, took)| end.saturating_duration_since(start).min(*took)).sum()
 }

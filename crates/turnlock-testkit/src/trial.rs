@@ -1,16 +1,14 @@
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use libtest_mimic::Trial;
+use libtest_mimic::{Arguments, Conclusion, Trial};
 
-use crate::standstill;
-
-/// How often a case is run again that failed while the machine stood still.
-const RUNS_AGAIN: usize = 2;
+use crate::reruns::{Failure, RERUNS, Reruns};
+use crate::{TooSlow, standstill};
 
 /// A case as a trial by name: it runs to its end within the limit, on a runtime of its own.
 ///
 /// Where it cannot run for want of something, it says *ignored* and why; with `CI` set, it has failed instead. One that failed
-/// while the whole machine stood still is run again, and says so: see [`standstill`].
+/// with [`TooSlow`] while the whole machine stood still is run again; any other failure is final.
 pub fn trial<C, F>(title: &str, missing: Option<String>, limit: Duration, case: C) -> Trial
 where
     C: Fn() -> F + Send + 'static,
@@ -19,37 +17,136 @@ where
     let ignored = missing.is_some() && std::env::var_os("CI").is_none();
     let title = missing.as_ref().map_or(title.to_owned(), |reason| format!("{title} ({reason})"));
     let name = title.clone();
-    let run = move || {
-        if let Some(reason) = missing {
-            return Err(reason.into());
-        }
-        let mut start = Instant::now();
-        let mut outcome = run_once(&case, limit);
-        for _ in 0..RUNS_AGAIN {
-            let Some(stood_still) = standstill::longest_since(start).filter(|_| outcome.is_err()) else {
-                break;
-            };
-            println!("the machine stood still for {stood_still:?}: {name} is run again");
-            start = Instant::now();
-            outcome = run_once(&case, limit);
-        }
-        outcome.map_err(Into::into)
+    let run = move || match missing {
+        Some(reason) => Err(reason.into()),
+        None => run_with(&RERUNS, &name, limit, &case).map_err(Into::into),
     };
     Trial::test(title, run).with_ignored_flag(ignored)
+}
+
+/// Runs the trials of a test program, and prints at the end which of them were run again.
+pub fn run(arguments: &Arguments, trials: Vec<Trial>) -> Conclusion {
+    standstill::watch();
+    let conclusion = libtest_mimic::run(arguments, trials);
+    print!("{}", RERUNS.report());
+    conclusion
+}
+
+/// Notes a part of a case that showed nothing, since the machine stood still, and is done again: it is printed at the end of
+/// the run. The case must see that this happens a few times at most.
+pub fn void(what: impl Into<String>) {
+    RERUNS.void(what.into());
+}
+
+fn run_with<F: Future<Output = ()> + Send + 'static>(
+    reruns: &Reruns,
+    name: &str,
+    limit: Duration,
+    case: &impl Fn() -> F,
+) -> Result<(), String> {
+    reruns.run(name, || run_once(case, limit))
 }
 
 fn run_once<F: Future<Output = ()> + Send + 'static>(
     case: &impl Fn() -> F,
     limit: Duration,
-) -> Result<(), String> {
+) -> Result<(), Failure> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
-    let runtime = builder.worker_threads(2).enable_all().build().map_err(|error| error.to_string())?;
+    let runtime = builder.worker_threads(2).enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::Final(error.to_string()))?;
     // A task of its own, so that it runs on a worker as users' code does.
     let outcome = runtime.block_on(async { tokio::time::timeout(limit, tokio::spawn(case())).await });
     runtime.shutdown_timeout(Duration::from_secs(1));
     match outcome {
-        Err(_) => Err(format!("not done within {limit:?}")),
-        Ok(Err(panic)) => Err(panic.to_string()),
+        Err(_) => Err(Failure::Final(format!("not done within {limit:?}"))),
+        Ok(Err(error)) => Err(failure(error)),
         Ok(Ok(())) => Ok(()),
+    }
+}
+
+fn failure(error: tokio::task::JoinError) -> Failure {
+    let message = error.to_string();
+    let Ok(panic) = error.try_into_panic() else { return Failure::Final(message) };
+    panic.downcast::<TooSlow>().map_or(Failure::Final(message), |slow| Failure::TooSlow(*slow))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::{eventually, within};
+
+    const LIMIT: Duration = Duration::from_secs(10);
+    const SHORT: Duration = Duration::from_millis(20);
+
+    /// A machine that never runs.
+    fn stood_still() -> Reruns {
+        Reruns::new(3, |_| LIMIT)
+    }
+
+    /// How often the case runs, and what comes of it.
+    fn runs<F: Future<Output = ()> + Send + 'static>(
+        reruns: &Reruns,
+        case: impl Fn(usize) -> F,
+    ) -> (usize, Result<(), String>) {
+        let count = AtomicUsize::new(0);
+        let case = || case(count.fetch_add(1, Ordering::Relaxed));
+        let outcome = run_with(reruns, "case", LIMIT, &case);
+        (count.into_inner(), outcome)
+    }
+
+    #[test]
+    fn a_safety_failure_is_final_though_the_machine_stood_still() {
+        let reruns = stood_still();
+        let unsafe_case = |_| async { std::panic::resume_unwind(Box::new("two holders at once")) };
+        let (count, outcome) = runs(&reruns, unsafe_case);
+        assert_eq!(count, 1);
+        assert!(outcome.unwrap_err().contains("two holders at once"));
+        assert_eq!(reruns.report(), "");
+    }
+
+    #[test]
+    fn a_case_that_does_not_end_is_final() {
+        let reruns = stood_still();
+        let count = AtomicUsize::new(0);
+        let case = || {
+            count.fetch_add(1, Ordering::Relaxed);
+            std::future::pending()
+        };
+        let outcome = run_with(&reruns, "case", SHORT, &case);
+        assert_eq!((count.into_inner(), outcome), (1, Err("not done within 20ms".to_owned())));
+    }
+
+    #[test]
+    fn a_wait_that_was_too_long_while_the_machine_stood_still_is_run_again() {
+        let reruns = stood_still();
+        let (count, outcome) = runs(&reruns, async |run| match run {
+            0 => within(SHORT, "an answer", std::future::pending()).await,
+            1 => eventually("a miracle", SHORT, async || false).await,
+            _ => {}
+        });
+        assert_eq!((count, outcome), (3, Ok(())));
+        let expected = "re-run because the machine stood still: 2 of at most 3: case, case\n";
+        assert_eq!(reruns.report(), expected);
+    }
+
+    #[test]
+    fn a_wait_that_was_too_long_by_itself_is_final() {
+        // Less than a quarter of the limit.
+        let reruns = Reruns::new(3, |_| Duration::from_millis(4));
+        let (count, outcome) =
+            runs(&reruns, async |_| within(SHORT, "an answer", std::future::pending()).await);
+        assert_eq!(count, 1);
+        assert!(outcome.unwrap_err().starts_with("an answer: not done within 20ms (asked at"));
+    }
+
+    #[test]
+    fn re_runs_have_a_limit_for_all_cases_together() {
+        let reruns = stood_still();
+        let slow = async |_| within(SHORT, "an answer", std::future::pending()).await;
+        assert_eq!(runs(&reruns, slow).0, 4);
+        let (count, outcome) = runs(&reruns, slow);
+        assert!(count == 1 && outcome.is_err());
     }
 }

@@ -9,7 +9,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use turnlock_testkit::within;
 
 /// How long a program may take for what it is asked, unless the case says otherwise.
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// Killed when dropped. Its command goes with it.
 pub(crate) struct Program {

@@ -11,7 +11,7 @@ use turnlock_testkit::within;
 use crate::rig::Rig;
 
 /// How long a program may take for what it is asked.
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// The program on a terminal of its own, which `script` makes.
 pub(crate) struct Terminal {

@@ -6,7 +6,7 @@ use tokio::process::{Child, Command};
 use turnlock_testkit::within;
 
 /// How long any run may take.
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// The program that is tested, about to be started.
 #[derive(Debug)]

@@ -85,7 +85,7 @@ async fn a_permit_is_taken_away(ground: Ground) {
     let ended = ground.run(&["unlock", "--force", "--yes", "slots", "--if-owner", id]).await;
     assert_eq!(ended.code, Some(0), "{ended:?}");
     assert_eq!(semaphore.available().await.unwrap(), 1);
-    let next = within(Duration::from_secs(5), "the freed permit", semaphore.acquire(1)).await.unwrap();
+    let next = within(Duration::from_secs(10), "the freed permit", semaphore.acquire(1)).await.unwrap();
     let ended = ground.run(&["unlock", "--force", "--yes", "slots"]).await;
     assert_eq!(ended.code, Some(0), "{ended:?}");
     assert_eq!(semaphore.available().await.unwrap(), 2, "all of them");

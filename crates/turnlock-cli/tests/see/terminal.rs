@@ -69,7 +69,7 @@ impl Terminal {
         let Self { child, keys: _keys, seen, reader } = self;
         let code = program::code_of(child).await;
         let rest = tokio::task::spawn_blocking(move || reader.join());
-        let rest = within(Duration::from_secs(5), "the terminal is read to its end", rest).await;
+        let rest = within(Duration::from_secs(20), "the terminal is read to its end", rest).await;
         assert!(rest.unwrap().is_ok());
         let text = String::from_utf8_lossy(&seen.lock().unwrap()).into_owned();
         (code, text)

@@ -30,20 +30,10 @@ fn main() {
     trials.push(trial("redis_py", missing, || Box::pin(others::redis_py())));
     let missing = RedisServer::missing().or_else(NodeRedlock::missing);
     trials.push(trial("redlock", missing, || Box::pin(others::redlock())));
-    libtest_mimic::run(&Arguments::from_args(), trials).exit();
+    turnlock_testkit::run(&Arguments::from_args(), trials).exit();
 }
 
 /// A case, or why it cannot be.
-fn trial(name: &str, missing: Option<String>, case: impl FnOnce() -> Running + Send + 'static) -> Trial {
-    let ignored = missing.is_some() && std::env::var_os("CI").is_none();
-    let title = missing.as_ref().map_or(name.to_owned(), |reason| format!("{name} ({reason})"));
-    let run = move || {
-        if let Some(reason) = missing {
-            return Err(reason.into());
-        }
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-        let outcome = runtime.block_on(async { tokio::time::timeout(LIMIT, case()).await });
-        outcome.map_err(|_| format!("not done within {LIMIT:?}").into())
-    };
-    Trial::test(title, run).with_ignored_flag(ignored)
+fn trial(name: &str, missing: Option<String>, case: impl Fn() -> Running + Send + 'static) -> Trial {
+    turnlock_testkit::trial(name, missing, LIMIT, case)
 }

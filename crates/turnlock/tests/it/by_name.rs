@@ -9,7 +9,7 @@ use libtest_mimic::Trial;
 use turnlock::{Client, Error, Guard, Lock};
 use turnlock_testkit::{ClusterSet, RedisServer, eventually, within};
 
-use crate::rig::{NO_POLL, ms};
+use crate::rig::{NO_POLL, PROMPT, ms};
 use crate::store::Store;
 use crate::{CaseFuture, trial_of};
 
@@ -84,7 +84,7 @@ impl Callers {
         let told = async {
             tokio::join!(one.try_lock(), other.try_lock_for(ms(300)), third.lock(), to_give_up.unlock())
         };
-        let (one, other, third, given_up) = within(ms(8_000), "they are told", Box::pin(told)).await;
+        let (one, other, third, given_up) = within(ms(20_000), "they are told", Box::pin(told)).await;
         for outcome in [one.map(drop), other.map(drop), third.map(drop)] {
             let error = outcome.expect_err(word);
             let is_named = error.to_string().contains(word);
@@ -108,7 +108,7 @@ impl Callers {
         end.await;
         let spell = begun.elapsed();
         for waits in waiting {
-            within(ms(3_000), "it is over", waits).await.expect("no panic").expect("borne");
+            within(PROMPT, "it is over", waits).await.expect("no panic").expect("borne");
         }
         let refused = refusals(servers, word).await;
         println!("{word} for {spell:?}, said {refused} times");
@@ -116,11 +116,11 @@ impl Callers {
         assert!((1..=at_most).contains(&refused), "{word} was said {refused} times in {spell:?}");
 
         let is_renewed = async || held.valid_until() > believed_until + ms(500);
-        eventually("what is held is renewed again", ms(5_000), is_renewed).await;
+        eventually("what is held is renewed again", ms(9_000), is_renewed).await;
         held.unlock().await.expect("held all the time");
         let given_up = lock_of(&patient, "to give up");
         let is_free = async || !given_up.is_locked().await.expect("an answer");
-        eventually("the release went on in the background", ms(3_000), is_free).await;
+        eventually("the release went on in the background", PROMPT, is_free).await;
     }
 }
 
@@ -254,7 +254,7 @@ async fn a_slot_that_is_moving(set: &ClusterSet) {
     let mut migration = set.begin_migration(slot, (set.owner_of(slot).await + 1) % 3).await;
     assert_eq!(migration.move_keys().await, 1);
     let moved_at = held.valid_until();
-    eventually("it is renewed where it is now", ms(3_000), async || held.valid_until() > moved_at + ms(300))
+    eventually("it is renewed where it is now", PROMPT, async || held.valid_until() > moved_at + ms(300))
         .await;
     assert!(other.lock("{ASK}:held").try_lock().await.expect("no error").is_none(), "it is held");
     let new = other.lock("{ASK}:new").try_lock().await.expect("no error").expect("free");

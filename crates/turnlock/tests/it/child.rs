@@ -4,11 +4,11 @@ use std::process::Stdio;
 use std::time::Instant;
 
 use turnlock::{Client, blocking};
-use turnlock_testkit::{eventually, within};
+use turnlock_testkit::{eventually, in_time, within};
 
 use crate::fail_over;
 use crate::interop::take_turns;
-use crate::rig::{Kind, KindClient, NO_POLL, Rig, ms};
+use crate::rig::{Kind, KindClient, NO_POLL, PROMPT, Rig, ms};
 use crate::{Case, cases, paused, secrets};
 
 pub(crate) const CASES: &[Case] = cases![
@@ -173,7 +173,7 @@ pub(crate) fn command(way: &str, url: &str) -> tokio::process::Command {
 
 async fn run(rig: &Rig, way: &str) {
     let mut child = child(rig, way);
-    let status = within(ms(10_000), "the child ends", child.wait()).await.expect("a status");
+    let status = within(ms(20_000), "the child ends", child.wait()).await.expect("a status");
     assert!(status.success(), "{way}: {status}");
 }
 
@@ -190,12 +190,12 @@ async fn a_program_that_just_drops_its_guard_ends_cleanly(rig: Rig) {
     for way in ["drop", "outlive", "blocking"] {
         let start = Instant::now();
         run(&rig, way).await;
-        assert!(start.elapsed() < ms(5_000), "{way} took {:?}", start.elapsed());
+        in_time(way, start, ms(15_000));
         // Perhaps it was released on the way out; with the lease it is free in any case.
         if way == "blocking" {
             lock.force_unlock().await.expect("an answer");
         }
-        eventually("the lease ends", ms(1_500), async || !lock.is_locked().await.expect("an answer")).await;
+        eventually("the lease ends", PROMPT, async || !lock.is_locked().await.expect("an answer")).await;
     }
 }
 
@@ -204,12 +204,12 @@ async fn a_program_that_is_killed_frees_its_lock_with_the_lease(rig: Rig) {
     let mut child = child(&rig, "hang");
     let mut line = [0; 7];
     let mut out = child.stdout.take().expect("piped");
-    within(ms(10_000), "it holds", tokio::io::AsyncReadExt::read_exact(&mut out, &mut line))
+    within(ms(20_000), "it holds", tokio::io::AsyncReadExt::read_exact(&mut out, &mut line))
         .await
         .expect("a line");
     assert_eq!(&line, b"holding");
     assert!(lock.try_lock().await.expect("an answer").is_none());
     child.kill().await.expect("killed");
-    let guard = within(ms(1_500), "the lease ends", lock.lock()).await.expect("a turn");
+    let guard = within(PROMPT, "the lease ends", lock.lock()).await.expect("a turn");
     guard.unlock().await.expect("held");
 }

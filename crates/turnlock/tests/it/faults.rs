@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use redis::AsyncCommands;
 use turnlock::{Client, Error, LostReason};
-use turnlock_testkit::{RedisServer, eventually, within};
+use turnlock_testkit::{RedisServer, eventually, in_time, within};
 
-use crate::rig::{Kind, NO_POLL, Rig, ms, until_waiting};
+use crate::rig::{A_SECOND, Kind, NO_POLL, PROMPT, Rig, ms, until_waiting};
 use crate::{Case, cases};
 
 pub(crate) const CASES: &[Case] = cases![
@@ -52,10 +52,10 @@ async fn a_restart_is_told_to_holders_and_survived_by_waiters(mut rig: Rig) {
     until_waiting(&other.lock("renewed"), 1).await;
     rig.server_mut().restart().await;
     for guard in &guards {
-        let reason = within(ms(3_000), "a new connection confirms what is held", guard.lost()).await;
+        let reason = within(PROMPT, "a new connection confirms what is held", guard.lost()).await;
         assert_eq!(reason, LostReason::GoneAfterReconnect, "{}", guard.name());
     }
-    let next = within(ms(3_000), "the waiter goes on", waiter).await.expect("no panic").expect("a turn");
+    let next = within(PROMPT, "the waiter goes on", waiter).await.expect("no panic").expect("a turn");
     assert!(next.is_valid());
     next.unlock().await.expect("held");
     client.lock("renewed").lock().await.expect("the same client goes on").unlock().await.expect("held");
@@ -124,7 +124,7 @@ async fn what_a_server_forgets_of_a_release_is_said_again(mut rig: Rig) {
 
 async fn forgotten_scripts_are_sent_again(rig: Rig) {
     let mut plain = rig.plain().await;
-    let client = rig.client_with(Client::builder().watchdog(ms(1_200)).poll(NO_POLL)).await;
+    let client = rig.client_with(Client::builder().watchdog(ms(3_000)).poll(NO_POLL)).await;
     let mut flush = async || {
         let _: () = redis::cmd("SCRIPT").arg("FLUSH").query_async(&mut plain).await.unwrap();
     };
@@ -132,7 +132,7 @@ async fn forgotten_scripts_are_sent_again(rig: Rig) {
     let guard = client.lock("a").lock().await.expect("free");
     let end = guard.valid_until();
     flush().await;
-    eventually("it is renewed all the same", ms(4_000), async || guard.valid_until() > end + ms(200)).await;
+    eventually("it is renewed all the same", PROMPT, async || guard.valid_until() > end + ms(200)).await;
     flush().await;
     assert!(client.lock("a").is_locked().await.expect("an answer"));
     flush().await;
@@ -145,7 +145,7 @@ async fn forgotten_scripts_are_sent_again(rig: Rig) {
 async fn at_maxmemory_releases_and_renewals_still_work(rig: Rig) {
     let mut plain = rig.plain().await;
     let client =
-        rig.client_with(Client::builder().watchdog(ms(1_200)).poll(NO_POLL).retry_for(ms(200))).await;
+        rig.client_with(Client::builder().watchdog(ms(3_000)).poll(NO_POLL).retry_for(ms(200))).await;
     let guard = client.lock("held").lock().await.expect("free");
     let inner = match rig.kind {
         Kind::Plain => None,
@@ -164,7 +164,7 @@ async fn at_maxmemory_releases_and_renewals_still_work(rig: Rig) {
     let error = client.lock("new").lock().await.expect_err("no room");
     assert!(matches!(&error, Error::Unavailable { .. }) && error.to_string().contains("OOM"), "{error}");
     let end = guard.valid_until();
-    eventually("it is renewed", ms(4_000), async || guard.valid_until() > end + ms(200)).await;
+    eventually("it is renewed", PROMPT, async || guard.valid_until() > end + ms(200)).await;
     if let Some(inner) = inner {
         inner.unlock().await.expect("the count is ours, whatever the server can write down");
     }
@@ -236,7 +236,7 @@ async fn a_list_is_no_lock_and_is_left_alone(rig: Rig) {
         .query_async(&mut plain)
         .await
         .expect("pushed");
-    within(ms(2_000), "it cannot be renewed, and ends", guard.lost()).await;
+    within(PROMPT, "it cannot be renewed, and ends", guard.lost()).await;
     assert!(guard.unlock().await.is_err());
     for key in ["list", "mine"] {
         assert_eq!(plain.lrange::<_, Vec<String>>(key, 0, -1).await.expect("an answer"), ["precious"]);
@@ -255,7 +255,7 @@ async fn a_lock_without_an_expiry_is_polled_and_not_overwritten(rig: Rig) {
     until_waiting(&lock, 1).await;
     // Gone without a message.
     let _: () = plain.del("endless").await.unwrap();
-    within(ms(1_500), "it looks by itself", task).await.expect("no panic").unlock().await.expect("held");
+    within(A_SECOND, "it looks by itself", task).await.expect("no panic").unlock().await.expect("held");
 }
 
 async fn a_busy_server_is_waited_for(_: Rig) {
@@ -266,7 +266,7 @@ async fn a_busy_server_is_waited_for(_: Rig) {
         let script = "while true do end";
         redis::cmd("EVAL").arg(script).arg(0).query_async::<()>(&mut stuck).await
     });
-    eventually("the server is busy", ms(5_000), async || {
+    eventually("the server is busy", ms(20_000), async || {
         let error = client.lock("x").try_lock().await.err().map(|error| error.to_string());
         error.is_some_and(|error| error.contains("BUSY"))
     })
@@ -277,7 +277,7 @@ async fn a_busy_server_is_waited_for(_: Rig) {
     tokio::time::sleep(ms(100)).await;
     assert!(!waiter.is_finished());
     let _: () = redis::cmd("SCRIPT").arg("KILL").query_async(&mut killer).await.expect("killed");
-    let guard = within(ms(2_000), "it goes on", waiter).await.expect("no panic");
+    let guard = within(PROMPT, "it goes on", waiter).await.expect("no panic");
     assert!(endless.await.expect("no panic").is_err());
     guard.unlock().await.expect("held");
 }
@@ -285,7 +285,11 @@ async fn a_busy_server_is_waited_for(_: Rig) {
 /// Requests that a frozen server finds in its buffers when it wakes are done late: by then their callers are gone.
 async fn a_paused_server_leaves_no_lock_behind(rig: Rig) {
     let builder = || {
-        Client::builder().response_timeout(ms(100)).retry_for(ms(300)).connect_timeout(ms(300)).poll(NO_POLL)
+        Client::builder()
+            .response_timeout(ms(100))
+            .retry_for(ms(300))
+            .connect_timeout(ms(1_500))
+            .poll(NO_POLL)
     };
     let client = rig.client_with(builder()).await;
     let mut plain = rig.plain().await;
@@ -300,7 +304,7 @@ async fn a_paused_server_leaves_no_lock_behind(rig: Rig) {
         assert!(matches!(outcome, Err(Error::Unavailable { .. })), "{outcome:?}");
     }
     rig.server().resume();
-    eventually("every key is free within a second", ms(1_000), async || {
+    eventually("every key is free", PROMPT, async || {
         // The last token of a fenced lock stays.
         let keys: Vec<String> = plain.clone().keys("paused*").await.unwrap();
         keys.is_empty()
@@ -330,7 +334,7 @@ async fn who_may_not_publish_still_releases(rig: Rig) {
     let waiter = tokio::spawn(async move { waiting.lock().await.expect("a turn") });
     until_waiting(&client.lock("quiet"), 1).await;
     guard.unlock().await.expect("the release itself is allowed");
-    let guard = within(ms(1_500), "nobody was told, but all look", waiter).await.expect("no panic");
+    let guard = within(A_SECOND, "nobody was told, but all look", waiter).await.expect("no panic");
     guard.unlock().await.expect("held");
     assert!(!other.lock("quiet").is_locked().await.expect("an answer"));
 }
@@ -365,7 +369,7 @@ async fn a_server_that_is_not_there_is_an_error_in_time(mut rig: Rig) {
     }
     let error = guard.unlock().await.expect_err("nobody is there");
     assert!(matches!(&error, Error::InDoubt { .. }), "{error}");
-    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    in_time("an error each", start, Duration::from_secs(10));
     rig.server_mut().restart().await;
     lock.lock().await.expect("back again").unlock().await.expect("held");
 }
@@ -406,7 +410,7 @@ async fn a_password_is_never_shown(rig: Rig) {
 }
 
 async fn an_unlock_does_not_wait_behind_a_store_that_is_away(mut rig: Rig) {
-    let client = rig.client_with(Client::builder().retry_for(ms(300)).connect_timeout(ms(300))).await;
+    let client = rig.client_with(Client::builder().retry_for(ms(300)).connect_timeout(ms(1_500))).await;
     let me = client.owner();
     let lock = client.lock("x").owned_by(&me);
     let (one, two, three) =
@@ -420,7 +424,7 @@ async fn an_unlock_does_not_wait_behind_a_store_that_is_away(mut rig: Rig) {
     assert!(matches!(two.reenter().await, Err(Error::Unavailable { .. })));
     let error = two.unlock().await.expect_err("nobody is there");
     assert!(matches!(&error, Error::InDoubt { .. }), "{error}");
-    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    in_time("an error each", start, Duration::from_secs(10));
     assert!(three.is_valid(), "its lease is not over");
 }
 
@@ -439,12 +443,15 @@ async fn a_demoted_master_is_waited_for(rig: Rig) {
     );
     let lock = client.lock("x");
     let waiter = tokio::spawn(async move { lock.lock().await.expect("a turn") });
-    let before = rig.server().calls().await;
+    let (before, start) = (rig.server().calls().await, Instant::now());
+    // Each try is on a new connection, which may lead to the new master; but not without a pause.
+    let spent = async || rig.server().calls().await.since(&before);
+    eventually("it tries again", PROMPT, async || spent().await.of("role") >= 1).await;
     tokio::time::sleep(ms(300)).await;
     assert!(!waiter.is_finished());
-    // Each try is on a new connection, which may lead to the new master; but not without a pause.
-    let spent = rig.server().calls().await.since(&before);
-    assert!((1..=12).contains(&spent.of("role")) && spent.of("evalsha") == 0, "{spent:?}");
+    let spent = spent().await;
+    let most = 12 * (1 + u64::try_from(start.elapsed().as_millis()).unwrap() / 300);
+    assert!(spent.of("role") <= most && spent.of("evalsha") == 0, "{spent:?}");
     follow("NO", "ONE").await;
-    within(ms(2_000), "it goes on", waiter).await.expect("no panic").unlock().await.expect("held");
+    within(PROMPT, "it goes on", waiter).await.expect("no panic").unlock().await.expect("held");
 }

@@ -43,8 +43,8 @@ pub(crate) const CASES: &[Case] = cases![
 /// A fixed lease that ends by itself long after its case.
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// Well above what it takes to see that somebody has died, and far below any lease.
-const SOON: Duration = Duration::from_secs(1);
+/// Well above what it takes to see that somebody has died, also on a busy machine, and far below any lease.
+const SOON: Duration = Duration::from_secs(5);
 
 /// Another process that has a lock or waits for it: see `child::obey`.
 struct Other {
@@ -172,7 +172,7 @@ async fn a_paused_holder_is_not_dead(rig: Rig) {
     let lock = rig.client().await.lock(&rig.name());
     let holder = Other::holding(&rig, "lock", lock.name()).await;
     holder.signal("-STOP");
-    assert!(lock.try_lock_for(SOON).await.expect("an answer").is_none());
+    assert!(lock.try_lock_for(ms(1_500)).await.expect("an answer").is_none());
     holder.signal("-CONT");
     holder.kill().await;
     within(SOON, "dead now", lock.lock()).await.expect("a turn").unlock().await.expect("held");
@@ -181,32 +181,46 @@ async fn a_paused_holder_is_not_dead(rig: Rig) {
 async fn another_process_is_woken_at_once(rig: Rig) {
     let client = rig.client().await;
     let fair = KindClient::new((*client).clone(), Kind::Fair);
-    for (kind, lock) in [("lock", client.lock(&rig.name())), ("fair", fair.lock(&rig.name()))] {
-        // The other is woken by us …
-        let guard = lock.lock().await.expect("free");
-        let mut other = Other::start(&rig, kind, lock.name());
-        other.until("waits").await;
-        let listening = async || {
-            let count = "SELECT count(*) FROM listeners WHERE key = ?1";
-            rig.file().plain().query_row(count, [lock.name()], |row| row.get::<_, i64>(0)).expect("a number")
-                > 0
-        };
-        eventually("it listens", ms(10_000), listening).await;
-        guard.unlock().await.expect("held");
-        within(PROMPT, "it is woken", other.until("holds")).await;
-        // … and we by the other.
-        let us = tokio::spawn({
-            let lock = lock.clone();
-            async move { lock.lock().await.expect("a turn") }
-        });
-        eventually("we listen", ms(10_000), listening).await;
-        // A subscription is followed by one more look: the message must come after it.
-        crate::rig::until_waiting(&lock, 1).await;
-        other.give_back().await;
-        let guard = within(PROMPT, "we are woken", us).await.expect("no panic");
-        guard.unlock().await.expect("held");
-        other.child.wait().await.expect("it ends");
+    for kind in ["lock", "fair"] {
+        let (mut other_woken, mut we_woken) = (Duration::MAX, Duration::MAX);
+        for _ in 0..3 {
+            let lock = if kind == "fair" { fair.lock(&rig.name()) } else { client.lock(&rig.name()) };
+            let (other, we) = wake_each_other(&rig, kind, &lock).await;
+            (other_woken, we_woken) = (other_woken.min(other), we_woken.min(we));
+        }
+        // Who looks for the dead looks once a second: the fastest was told.
+        assert!(other_woken < ms(500) && we_woken < ms(500), "{kind}: {other_woken:?}, {we_woken:?}");
     }
+}
+
+/// How long another process takes to be woken by us, and we by the other.
+async fn wake_each_other(rig: &Rig, kind: &str, lock: &Lock) -> (Duration, Duration) {
+    let guard = lock.lock().await.expect("free");
+    let mut other = Other::start(rig, kind, lock.name());
+    other.until("waits").await;
+    let listening = async || {
+        let count = "SELECT count(*) FROM listeners WHERE key = ?1";
+        rig.file().plain().query_row(count, [lock.name()], |row| row.get::<_, i64>(0)).expect("a number") > 0
+    };
+    eventually("it listens", ms(20_000), listening).await;
+    let start = Instant::now();
+    guard.unlock().await.expect("held");
+    within(PROMPT, "it is woken", other.until("holds")).await;
+    let other_woken = start.elapsed();
+    let us = tokio::spawn({
+        let lock = lock.clone();
+        async move { lock.lock().await.expect("a turn") }
+    });
+    eventually("we listen", ms(20_000), listening).await;
+    // A subscription is followed by one more look: the message must come after it.
+    crate::rig::until_waiting(lock, 1).await;
+    let start = Instant::now();
+    other.give_back().await;
+    let guard = within(PROMPT, "we are woken", us).await.expect("no panic");
+    let we_woken = start.elapsed();
+    guard.unlock().await.expect("held");
+    other.child.wait().await.expect("it ends");
+    (other_woken, we_woken)
 }
 
 async fn processes_take_turns_and_lose_nothing(rig: Rig) {
@@ -373,7 +387,7 @@ async fn a_file_that_was_removed_is_told_to_a_fixed_lease(rig: Rig) {
 }
 
 async fn file_removed(rig: &Rig, lease: Option<Duration>) {
-    let client = rig.client_with(Client::builder().watchdog(ms(900)).poll(NO_POLL)).await;
+    let client = rig.client_with(Client::builder().watchdog(ms(3_000)).poll(NO_POLL)).await;
     // With what belongs to it, or without.
     for ends in [&["", "-wal", "-shm"][..], &[""]] {
         let guard = with_lease(client.lock(&rig.name()), lease).lock().await.expect("free");
@@ -382,7 +396,7 @@ async fn file_removed(rig: &Rig, lease: Option<Duration>) {
             path.push(end);
             fs::remove_file(path).expect("there");
         }
-        use turnlock::{Client, Error, Lock, LostReason};
+        assert_eq!(within(SOON, "it is told", guard.lost()).await, LostReason::GoneAfterReconnect);
         let other = rig.client().await;
         let theirs = other.lock(guard.name()).lock().await.expect("free in the new file");
         assert!(
@@ -411,7 +425,7 @@ async fn a_fixed_lease_of_a_client_that_was_taken_for_dead_is_told(rig: Rig) {
 }
 
 async fn taken_for_dead(rig: &Rig, lease: Option<Duration>) {
-    let client = rig.client_with(Client::builder().watchdog(ms(900)).poll(NO_POLL)).await;
+    let client = rig.client_with(Client::builder().watchdog(ms(3_000)).poll(NO_POLL)).await;
     let guard = with_lease(client.lock(&rig.name()), lease).lock().await.expect("free");
     let other = rig.client().await;
     let sign = rig.file().path().with_extension("clients").join(client.id().to_string());
@@ -424,8 +438,8 @@ async fn taken_for_dead(rig: &Rig, lease: Option<Duration>) {
             }
         }
     };
-    let theirs = within(ms(5_000), "taken for dead", theirs).await;
-    within(ms(5_000), "the loss is told", guard.lost()).await;
+    let theirs = within(ms(20_000), "taken for dead", theirs).await;
+    within(SOON, "the loss is told", guard.lost()).await;
     theirs.unlock().await.expect("held");
     // And it is there again for others to see.
     let again = client.lock(guard.name()).lock().await.expect("free");
@@ -515,7 +529,7 @@ async fn who_was_taken_for_dead_gives_permits_back_once(rig: Rig) {
             }
         }
     };
-    let also_out = within(ms(5_000), "taken for dead", also_out).await;
+    let also_out = within(ms(20_000), "taken for dead", also_out).await;
     let _ = out.release().await;
     assert_eq!(theirs.available().await.expect("an answer"), 0, "the other has both");
     also_out.release().await.expect("held");

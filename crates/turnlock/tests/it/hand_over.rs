@@ -46,6 +46,9 @@ pub(crate) const REDIS_CASES: &[Case] = cases![
 /// Longer than any of the cases takes, and the longest that there is.
 const LONG: Duration = Duration::from_secs(3);
 
+/// What ends in this time did not wait for a window of [`LONG`].
+const BEFORE_THE_WINDOW_ENDS: Duration = Duration::from_millis(2_500);
+
 async fn client_with(rig: &Rig, window: Duration) -> KindClient {
     rig.client_with(Client::builder().poll(NO_POLL).hand_over_window(window)).await
 }
@@ -132,7 +135,7 @@ async fn the_last_guard_of_a_hold_passes_it_on(rig: Rig) {
 }
 
 async fn a_handed_lock_is_renewed_and_counted_once(rig: Rig) {
-    let builder = Client::builder().poll(NO_POLL).watchdog(ms(900)).hand_over_window(ms(90));
+    let builder = Client::builder().poll(NO_POLL).watchdog(ms(2_000)).hand_over_window(ms(200));
     let lock = rig.client_with(builder).await.lock(&rig.name());
     // The window is short: until it was handed over.
     let guard = loop {
@@ -147,7 +150,7 @@ async fn a_handed_lock_is_renewed_and_counted_once(rig: Rig) {
     };
     let first_end = guard.valid_until();
     for _ in 0..6 {
-        tokio::time::sleep(ms(400)).await;
+        tokio::time::sleep(ms(600)).await;
         assert_eq!(holders(&lock).await, [(guard.owner_id().clone(), 1)]);
         assert!(guard.is_valid());
     }
@@ -236,7 +239,7 @@ impl Crowd {
     async fn end(self) {
         self.stop.store(true, Ordering::Relaxed);
         for task in self.tasks {
-            within(ms(5_000), "it ends", task).await.expect("no panic");
+            within(ms(20_000), "it ends", task).await.expect("no panic");
         }
     }
 }
@@ -246,11 +249,11 @@ async fn other_clients_get_their_turn(rig: Rig) {
     let busy = rig.client().await.lock(&rig.name());
     let other = rig.client().await.lock(busy.name());
     let crowd = Crowd::start(&busy, 4);
-    eventually("it has begun", ms(5_000), async || crowd.grants() > 0).await;
+    eventually("it has begun", ms(20_000), async || crowd.grants() > 0).await;
     let mut longest = Duration::ZERO;
     for _ in 0..times.max(5) {
         let start = Instant::now();
-        let guard = within(ms(2_000), "it gets its turn", other.lock()).await.expect("a turn");
+        let guard = within(PROMPT, "it gets its turn", other.lock()).await.expect("a turn");
         longest = longest.max(start.elapsed());
         guard.unlock().await.expect("held");
     }
@@ -269,14 +272,15 @@ async fn clients_take_turns_of_the_store_evenly(rig: Rig) {
     eventually("each has had some", ms(60_000), async || shares().iter().all(|share| *share > 0)).await;
     let before = shares();
     let total = || shares().iter().sum::<u64>() - before.iter().sum::<u64>();
-    eventually("they take their turns", ms(60_000), async || total() >= grants.max(30)).await;
+    eventually("they take their turns", ms(60_000), async || total() >= grants.max(60)).await;
     let shares: Vec<_> = shares().iter().zip(&before).map(|(after, before)| after - before).collect();
     for crowd in crowds {
         crowd.end().await;
     }
     println!("of {} grants: {shares:?}", shares.iter().sum::<u64>());
-    let (least, most) = (shares.iter().min().unwrap(), shares.iter().max().unwrap());
-    assert!(most <= &(least * 3), "{shares:?}");
+    // Who had its window holds back until the others had theirs: by a third more or less, for a machine that is busy.
+    let total = shares.iter().sum::<u64>();
+    assert!(shares.iter().all(|share| (2 * total..=4 * total).contains(&(9 * share))), "{shares:?}");
 }
 
 async fn a_forced_unlock_ends_it_with_the_window(rig: Rig) {
@@ -312,7 +316,7 @@ async fn a_forced_unlock_of_the_own_client_is_told_at_once(rig: Rig) {
     let guard = turn_of(task).await;
     assert_eq!(*guard.owner_id(), owner);
     assert!(lock.force_unlock().await.expect("an answer"));
-    within(PROMPT, "it is told", guard.lost()).await;
+    within(BEFORE_THE_WINDOW_ENDS, "it is told", guard.lost()).await;
 }
 
 async fn a_forced_unlock_of_the_own_client_is_told_to_the_next(rig: Rig) {
@@ -377,7 +381,7 @@ async fn a_client_that_is_shut_down_gives_back(rig: Rig) {
         Err(Error::ShuttingDown)
     ));
     drop(guard);
-    let left = within(PROMPT, "all is given back", shutting_down).await.expect("no panic");
+    let left = within(BEFORE_THE_WINDOW_ENDS, "all is given back", shutting_down).await.expect("no panic");
     assert!(left.is_clean(), "{left:?}");
     let guard = other.lock(lock.name()).try_lock().await.expect("an answer").expect("free");
     guard.unlock().await.expect("held");
@@ -387,7 +391,7 @@ async fn a_long_window_does_not_hold_up_the_end(rig: Rig) {
     let client = client_with(&rig, LONG).await;
     let lock = client.lock(&rig.name());
     assert!(passes(&lock, &lock).await);
-    let left = within(ms(1_000), "it ends before the window", client.shutdown(ms(5_000))).await;
+    let left = within(BEFORE_THE_WINDOW_ENDS, "it ends before the window", client.shutdown(ms(5_000))).await;
     assert!(left.is_clean(), "{left:?}");
 }
 
@@ -420,7 +424,7 @@ async fn a_slow_line_does_not_eat_the_window_up(rig: Rig) {
     holder.unlock().await.expect("held");
     let mut owners = Vec::new();
     for turn in turns {
-        let guard = within(ms(2_000), "it gets its turn", turn).await.expect("no panic");
+        let guard = within(PROMPT, "it gets its turn", turn).await.expect("no panic");
         owners.push(guard.owner_id().clone());
         drop(guard);
     }
@@ -444,7 +448,7 @@ async fn a_window_of_turns_costs_two_calls(rig: Rig) {
     let looks = rig.server().calls().await.since(&before).of("evalsha") - 1;
     guard.unlock().await.expect("held");
     for turn in turns {
-        within(ms(5_000), "it gets its turn", turn).await.expect("no panic");
+        within(ms(20_000), "it gets its turn", turn).await.expect("no panic");
     }
     let calls = rig.server().calls().await.since(&before);
     // One who is not told for a tenth of a second begins to listen.
@@ -466,7 +470,7 @@ async fn a_herd_costs_a_call_for_many_turns(rig: Rig) {
     let before = rig.server().calls().await;
     guard.unlock().await.expect("held");
     for turn in turns {
-        within(ms(10_000), "it gets its turn", turn).await.expect("no panic");
+        within(ms(60_000), "it gets its turn", turn).await.expect("no panic");
     }
     let calls = rig.server().calls().await.since(&before);
     let calls = calls.of("evalsha") + calls.of("subscribe");

@@ -17,6 +17,7 @@ mod file_faults;
 mod file_store;
 mod find;
 mod ground;
+mod half_open;
 mod hand_over;
 mod interop;
 mod late_delivery;
@@ -39,7 +40,7 @@ use std::time::Duration;
 use libtest_mimic::{Arguments, Trial};
 use rig::{Kind, Rig};
 use store::Store;
-use turnlock_testkit::{RedisServer, standstill};
+use turnlock_testkit::RedisServer;
 
 /// How long one case may take, with its wait for others that keep processors busy: a hang is a failure, not a wait.
 const LIMIT: Duration = Duration::from_secs(300);
@@ -141,13 +142,12 @@ fn main() {
     trials.extend(by_name::trials());
     trials.extend(tls::trials());
     trials.push(secrets::trial());
-    standstill::watch();
     let mut arguments = Arguments::from_args();
     // Most cases wait most of the time; with more than that, wake-ups are late for want of a processor.
     let cores = std::thread::available_parallelism().map_or(2, usize::from);
     arguments.test_threads.get_or_insert(CASES_A_CORE * cores);
     trials.extend(interop::trials(&arguments));
-    let conclusion = libtest_mimic::run(&arguments, trials);
+    let conclusion = turnlock_testkit::run(&arguments, trials);
     interop::close();
     Store::close_all();
     conclusion.exit();

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use redis::AsyncCommands;
 use turnlock::{Builder, Client, Error, MultiGuard, MultiLock, RedLock};
-use turnlock_testkit::{FaultProxy, RedisServer, eventually, within};
+use turnlock_testkit::{FaultProxy, RedisServer, eventually, in_time, within};
 
 use crate::conformance::exclusion::Unprotected;
 use crate::rig::{NO_POLL, PROMPT, Rig, ms};
@@ -30,8 +30,8 @@ pub(crate) const CASES: &[Case] = cases![
 /// other things as well, one of several tries has to show it.
 const ACQUIRED: Duration = Duration::from_millis(100);
 
-/// What any try may cost there.
-const AT_THE_MOST: Duration = Duration::from_millis(400);
+/// What any try may cost there, on a busy machine too: less than the time-outs that it must not wait for.
+const AT_THE_MOST: Duration = Duration::from_secs(2);
 
 /// Says what the tries took, and checks it.
 fn check(what: &str, mut times: Vec<Duration>) {
@@ -95,26 +95,26 @@ impl Servers {
 async fn until_free(what: &str, server: &RedisServer, name: &str) {
     let plain = server.client().await;
     let is_free = async || !plain.clone().exists::<_, bool>(name).await.expect("an answer");
-    eventually(what, ms(1_000), is_free).await;
+    eventually(what, PROMPT, is_free).await;
 }
 
-/// Five servers that are each 100 ms away: one after the other would take half a second.
+/// Five servers that are each 0.8 s away: one after the other would take four seconds.
 async fn all_members_are_asked_at_once(_: Rig) {
     let five = Servers::start(5).await;
     let (mut proxies, mut locks) = (Vec::new(), Vec::new());
     for server in &five.servers {
         let proxy = FaultProxy::start(server.port()).await;
         let client = Client::builder().poll(NO_POLL).connect(&proxy.url()).await.expect("a server");
-        proxy.delay(ms(50));
+        proxy.delay(ms(400));
         proxies.push(proxy);
         locks.push(client.lock("orders"));
     }
     let multi = MultiLock::new(locks.clone()).expect("a good set");
-    let red = RedLock::new(locks).expect("a good set").node_timeout(ms(1_000));
-    let guard = within(ms(250), "one round trip, about", multi.lock()).await.expect("free");
-    within(ms(250), "one round trip, about", guard.unlock()).await.expect("held");
-    let guard = within(ms(250), "one round trip, about", red.lock()).await.expect("free");
-    within(ms(250), "one round trip, about", guard.unlock()).await.expect("held");
+    let red = RedLock::new(locks).expect("a good set").node_timeout(PROMPT);
+    let guard = within(ms(2_500), "one round trip, about", multi.lock()).await.expect("free");
+    within(ms(2_500), "one round trip, about", guard.unlock()).await.expect("held");
+    let guard = within(ms(2_500), "one round trip, about", red.lock()).await.expect("free");
+    within(ms(2_500), "one round trip, about", guard.unlock()).await.expect("held");
     five.until_free("orders").await;
 }
 
@@ -170,22 +170,24 @@ async fn without_a_majority_it_says_so_in_time(_: Rig) {
             let start = Instant::now();
             let error = five.red(name).try_lock().await.expect_err("two are no majority");
             told.push(start.elapsed());
-            let text = error.to_string();
-            assert!(matches!(error, Error::Unavailable { .. }), "{text}");
-            assert!(text.contains("granted: 2, refused: 0, no answer: 3"), "{text}");
+            assert!(matches!(error, Error::Unavailable { .. }), "{error}");
         }
         check("three of five dead, told in", told);
     }
+    // With the time to hear those who live, on a busy machine too.
+    let text = red.node_timeout(ms(1_500)).try_lock().await.expect_err("two are no majority").to_string();
+    assert!(text.contains("granted: 2, refused: 0, no answer: 3"), "{text}");
     let start = Instant::now();
     let error = red.try_lock_for(ms(300)).await.expect_err("an error is not busy");
     let waited = start.elapsed();
     assert!(matches!(error, Error::Unavailable { .. }), "{error}");
-    assert!(waited >= ms(250) && waited < ms(300) + PROMPT, "{waited:?}");
+    assert!(waited >= ms(250), "{waited:?}");
+    in_time("it gives up", start, ms(300) + PROMPT);
     // One who waits gets it when the servers are back.
     let waiting = red.clone();
     let task = tokio::spawn(async move { waiting.lock().await });
     five.servers[0].resume();
-    let guard = within(ms(2_000), "a majority is back", task).await.expect("no panic").expect("a turn");
+    let guard = within(PROMPT, "a majority is back", task).await.expect("no panic").expect("a turn");
     guard.unlock().await.expect("held");
     five.resume(&[2, 4]);
     for name in ["orders", "a", "b", "c", "d"] {
@@ -208,7 +210,7 @@ async fn what_dead_servers_were_asked_is_undone_when_they_are_back(_: Rig) {
         let back = Instant::now();
         five.until_free("orders").await;
         println!("{refused} refusals in {away:?}; all free {:?} after the servers came back", back.elapsed());
-        let guard = within(ms(1_000), "it can be had", five.red("orders").lock()).await.expect("a turn");
+        let guard = within(PROMPT, "it can be had", five.red("orders").lock()).await.expect("a turn");
         guard.unlock().await.expect("held");
         five.until_free("orders").await;
     }
@@ -219,20 +221,20 @@ async fn all_five(guard: &MultiGuard) {
 }
 
 async fn a_majority_that_loses_its_data_is_told(_: Rig) {
-    let mut five = Servers::start_with(5, &Client::builder().poll(NO_POLL).watchdog(ms(1_500))).await;
+    let mut five = Servers::start_with(5, &Client::builder().poll(NO_POLL).watchdog(ms(3_000))).await;
     let guard = five.red("orders").lock().await.expect("free");
     all_five(&guard).await;
     for server in [0, 3] {
         five.servers[server].restart().await;
     }
-    eventually("two are gone", ms(2_000), async || guard.held() == 3).await;
+    eventually("two are gone", PROMPT, async || guard.held() == 3).await;
     assert!(guard.is_valid(), "three are a majority");
     let end = guard.valid_until();
-    eventually("they are renewed", ms(2_000), async || guard.valid_until() > end + ms(300)).await;
+    eventually("they are renewed", PROMPT, async || guard.valid_until() > end + ms(300)).await;
     assert!(tokio::time::timeout(ms(20), guard.lost()).await.is_err(), "a minority's loss is not told");
     let mut plain = five.servers[1].client().await;
     let _: () = plain.del("orders").await.expect("deleted");
-    let lost = within(ms(2_000), "a majority's loss is told", guard.lost()).await;
+    let lost = within(PROMPT, "a majority's loss is told", guard.lost()).await;
     assert!([0, 1, 3].contains(&lost.member), "{lost:?}");
     assert!(!guard.is_valid());
     assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
@@ -240,16 +242,17 @@ async fn a_majority_that_loses_its_data_is_told(_: Rig) {
 }
 
 async fn renewal_goes_on_with_two_servers_down(_: Rig) {
-    let five = Servers::start_with(5, &Client::builder().poll(NO_POLL).watchdog(ms(900))).await;
+    let five = Servers::start_with(5, &Client::builder().poll(NO_POLL).watchdog(ms(2_000))).await;
     let others = Servers::connect(&five.servers, &Client::builder().poll(NO_POLL)).await;
     let guard = five.red("orders").lock().await.expect("free");
     all_five(&guard).await;
     five.pause(&[0, 1]);
     let start = Instant::now();
-    eventually("the dead are given up", ms(2_000), async || guard.held() == 3).await;
-    eventually("it lasts for three leases", ms(5_000), async || start.elapsed() > ms(2_700)).await;
+    eventually("the dead are given up", PROMPT, async || guard.held() == 3).await;
+    eventually("it lasts for three leases", ms(20_000), async || start.elapsed() > ms(6_000)).await;
     assert!(guard.is_valid());
     let other = RedLock::new(others.iter().map(|client| client.lock("orders"))).expect("a good set");
+    let other = other.node_timeout(PROMPT);
     assert!(other.try_lock().await.expect("a majority answers").is_none());
     within(AT_THE_MOST, "the dead are not waited for", guard.unlock()).await.expect("held to the end");
     drop(other.try_lock().await.expect("a majority answers").expect("free now"));
@@ -264,7 +267,7 @@ async fn a_late_server_joins(_: Rig) {
     let guard = red.lock().await.expect("a majority");
     assert_eq!(guard.held(), 2);
     three.servers[1].resume();
-    eventually("it joins", ms(1_000), async || guard.held() == 3).await;
+    eventually("it joins", PROMPT, async || guard.held() == 3).await;
     let mut plain = three.servers[1].client().await;
     assert!(plain.exists::<_, bool>("orders").await.expect("an answer"));
     three.servers[0].pause();
@@ -312,7 +315,7 @@ async fn no_increment_is_lost_over_three_servers(_: Rig) {
         let clients = Servers::connect(&three.servers, &Client::builder().poll(NO_POLL)).await;
         let locks = clients.iter().map(|client| client.lock("orders"));
         // On a machine that is busy with other tests, servers are slow and not dead.
-        let red = RedLock::new(locks).expect("a good set").node_timeout(ms(500));
+        let red = RedLock::new(locks).expect("a good set").node_timeout(PROMPT);
         for task in 0..TASKS {
             let (red, counter) = (red.clone(), Arc::clone(&counter));
             tasks.push(tokio::spawn(async move {
@@ -326,7 +329,7 @@ async fn no_increment_is_lost_over_three_servers(_: Rig) {
         }
     }
     for task in tasks {
-        within(ms(60_000), "all get their turns", task).await.expect("nobody else inside");
+        within(ms(120_000), "all get their turns", task).await.expect("nobody else inside");
     }
     println!("{} turns in {:?}", 3 * TASKS * TURNS, start.elapsed());
     assert_eq!(counter.value.load(Ordering::SeqCst), 3 * TASKS * TURNS);
@@ -337,6 +340,7 @@ async fn a_red_lock_dropped_at_any_time_leaves_nothing(_: Rig) {
     let three = Servers::start(3).await;
     let holder = Servers::connect(&three.servers, &Client::builder().poll(NO_POLL)).await;
     let other = RedLock::new(holder.iter().map(|client| client.lock("orders"))).expect("a good set");
+    let other = other.node_timeout(PROMPT);
     let red = three.red("orders");
     for round in 0_u64..120 {
         let held = if round % 3 == 0 { other.try_lock().await.expect("an answer") } else { None };
@@ -345,7 +349,8 @@ async fn a_red_lock_dropped_at_any_time_leaves_nothing(_: Rig) {
         drop(held);
     }
     three.until_free("orders").await;
-    for seen in red.inspect().await {
-        assert_eq!(seen.expect("an answer").waiting_here, 0);
-    }
+    eventually("nobody waits", PROMPT, async || {
+        red.inspect().await.into_iter().all(|seen| seen.expect("an answer").waiting_here == 0)
+    })
+    .await;
 }

@@ -150,8 +150,12 @@ impl Deref for BlockingKindClient {
 /// Longer than any test waits: a wake-up that comes in time came by the message, and not by the poll.
 pub(crate) const NO_POLL: Duration = Duration::from_secs(60);
 
-/// What a message may take.
-pub(crate) const PROMPT: Duration = Duration::from_millis(300);
+/// What a message or a step may take, on a busy machine too. Nothing else could be its cause in this time: the poll comes after
+/// [`NO_POLL`], and a lease of 30 s is renewed after 7.5 s at the soonest.
+pub(crate) const PROMPT: Duration = Duration::from_secs(5);
+
+/// What a waiter may take that looks by itself after a second, on a busy machine too.
+pub(crate) const A_SECOND: Duration = Duration::from_secs(3);
 
 /// A store and clients of it, with names that are this case's alone.
 pub(crate) struct Rig {
@@ -311,5 +315,5 @@ pub(crate) const fn ms(millis: u64) -> Duration {
 /// Waits until `count` tasks of the lock's client wait for it.
 pub(crate) async fn until_waiting(lock: &Lock, count: usize) {
     let waiting = async || lock.inspect().await.expect("an answer").waiting_here == count;
-    eventually("it waits", ms(5_000), waiting).await;
+    eventually("it waits", ms(20_000), waiting).await;
 }

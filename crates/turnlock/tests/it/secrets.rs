@@ -41,7 +41,7 @@ async fn a_password_is_shown_nowhere() {
         .kill_on_drop(true)
         .spawn()
         .expect("a child");
-    let output = within(ms(60_000), "the child ends", child.wait_with_output()).await.expect("its words");
+    let output = within(ms(150_000), "the child ends", child.wait_with_output()).await.expect("its words");
     let complaint = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}: {complaint}", output.status);
     let said = String::from_utf8_lossy(&output.stdout);
@@ -80,7 +80,7 @@ pub(crate) fn tell_everything() {
 
 /// The ways in: what is done to a builder, what stands before the host, and what behind the `?`.
 fn ways(file: &Path) -> Vec<(Builder, String, String)> {
-    let builder = Client::builder().connect_timeout(ms(600));
+    let builder = Client::builder().connect_timeout(ms(1_500));
     let path = file.display();
     let no = String::new;
     vec![
@@ -218,7 +218,7 @@ async fn after_a_good_start(file: &Path, heard: &Heard) {
         tell(&client.lock("other").lock().await.expect_err("nobody there"));
         guard.lost().await;
         tell(&guard.unlock().await.expect_err("lost"));
-        eventually("it is told", ms(2_000), async || heard.has("connection lost")).await;
+        eventually("it is told", ms(10_000), async || heard.has("connection lost")).await;
         server.restart().await;
     }
 }

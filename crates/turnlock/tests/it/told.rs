@@ -10,7 +10,7 @@ use tracing::{Event, Level, Metadata, Subscriber};
 use turnlock::Client;
 use turnlock_testkit::{FaultProxy, eventually};
 
-use crate::rig::{Rig, ms};
+use crate::rig::{PROMPT, Rig, ms};
 use crate::{Case, cases};
 
 pub(crate) const CASES: &[Case] = cases![every_turn_of_events_is_told_and_no_password_with_it];
@@ -100,15 +100,15 @@ async fn scene(rig: &Rig, diary: &Diary) {
     let _: () = redis::cmd("ACL").arg(&set).query_async(&mut plain).await.unwrap();
     let proxy = FaultProxy::start(rig.server().port()).await;
     let url = format!("redis://worker:c4n4ry@127.0.0.1:{}", proxy.port());
-    let client = Client::builder().watchdog(ms(900)).retry_for(ms(100)).connect(&url).await.unwrap();
+    let client = Client::builder().watchdog(ms(3_000)).retry_for(ms(100)).connect(&url).await.unwrap();
     let guard = client.lock("a").lock().await.unwrap();
     let other = Client::connect(&rig.server().url()).await.unwrap();
     assert!(other.lock("a").try_lock_for(ms(20)).await.unwrap().is_none());
-    eventually("it is renewed", ms(2_000), async || diary.has("renewed")).await;
+    eventually("it is renewed", PROMPT, async || diary.has("renewed")).await;
     guard.unlock().await.unwrap();
-    let guard = client.lock("a").lease(ms(50)).lock().await.unwrap();
+    let guard = client.lock("a").lease(ms(300)).lock().await.unwrap();
     guard.lost().await;
     proxy.hold_request(b"held-back");
     assert!(tokio::time::timeout(ms(30), client.lock("held-back").lock()).await.is_err());
-    eventually("it is in doubt", ms(3_000), async || diary.has("in doubt")).await;
+    eventually("it is in doubt", PROMPT, async || diary.has("in doubt")).await;
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use futures_util::StreamExt;
 use redis::AsyncCommands;
 use turnlock::{Builder, Client, Lock};
-use turnlock_testkit::{Calls, eventually, within};
+use turnlock_testkit::{Calls, eventually, in_time, within};
 
 use crate::rig::{KindClient, NO_POLL, PROMPT, Rig, keys_of_locks, ms, until_waiting};
 use crate::{Case, cases};
@@ -84,10 +84,8 @@ async fn a_redisson_hold_is_respected(rig: Rig) {
     assert_eq!((seen.holders[0].owner.as_str(), seen.holders[0].is_mine), (owner, false));
     let waiting = lock.clone();
     let task = tokio::spawn(async move { waiting.lock().await.expect("a turn") });
-    eventually("it listens", ms(2_000), async || {
-        listeners(&rig, "redisson_lock__channel:{orders}").await == 1
-    })
-    .await;
+    eventually("it listens", PROMPT, async || listeners(&rig, "redisson_lock__channel:{orders}").await == 1)
+        .await;
     // As Redisson's unlock does it.
     let _: () = plain.del("orders").await.unwrap();
     let _: () = plain.publish("redisson_lock__channel:{orders}", "0").await.unwrap();
@@ -129,7 +127,8 @@ async fn a_pair_costs_two_calls(rig: Rig) {
     for command in ["pttl", "hset", "pexpire", "hdel", "publish"] {
         assert_eq!(spent.of(command), 100, "{command}");
     }
-    assert_eq!(spent.total(), 200 + 500, "{spent:?}");
+    // An idle connection is asked whether it is there, on a slow machine also between two steps.
+    assert_eq!(spent.total() - spent.of("ping"), 200 + 500, "{spent:?}");
 }
 
 async fn a_thousand_waiters_cost_what_two_cost(rig: Rig) {
@@ -167,14 +166,14 @@ async fn calls_for_turns(rig: &Rig, lock: &Lock, waiters: usize) -> f64 {
 
 async fn renewals_go_out_in_batches(rig: Rig) {
     const LOCKS: usize = 1_000;
-    let client = rig.client_with(Client::builder().watchdog(ms(3_000)).poll(NO_POLL)).await;
+    let client = rig.client_with(Client::builder().watchdog(ms(9_000)).poll(NO_POLL)).await;
     let mut guards = Vec::new();
     for lock in 0..LOCKS {
         guards.push(client.lock(&format!("held:{lock}")).lock().await.expect("free"));
     }
     let ends: Vec<Instant> = guards.iter().map(turnlock::Guard::valid_until).collect();
     let before = rig.server().calls().await;
-    eventually("all were renewed", ms(5_000), async || {
+    eventually("all were renewed", ms(15_000), async || {
         guards.iter().zip(&ends).all(|(guard, end)| guard.valid_until() > *end + ms(500))
     })
     .await;
@@ -183,7 +182,7 @@ async fn renewals_go_out_in_batches(rig: Rig) {
     assert!(sent(&spent) <= 24, "{} calls to renew {LOCKS} locks", sent(&spent));
     let before = rig.server().calls().await;
     let ends: Vec<Instant> = guards.iter().map(turnlock::Guard::valid_until).collect();
-    eventually("and again", ms(5_000), async || {
+    eventually("and again", ms(15_000), async || {
         guards.iter().zip(&ends).all(|(guard, end)| guard.valid_until() > *end + ms(500))
     })
     .await;
@@ -214,7 +213,7 @@ async fn looks_at_fixed_leases_go_out_in_batches(rig: Rig) {
 
 async fn a_renewal_touches_only_its_own(rig: Rig) {
     let mut plain = rig.plain().await;
-    let client = rig.client_with(Client::builder().watchdog(ms(900)).poll(NO_POLL)).await;
+    let client = rig.client_with(Client::builder().watchdog(ms(3_000)).poll(NO_POLL)).await;
     // One lock is taken away and given to another with a short lease, one is replaced by something else entirely.
     let taken = client.lock("taken").lock().await.expect("free");
     let replaced = client.lock("replaced").lock().await.expect("free");
@@ -228,8 +227,8 @@ async fn a_renewal_touches_only_its_own(rig: Rig) {
         .query_async(&mut plain)
         .await
         .unwrap();
-    within(ms(1_000), "the first is lost", taken.lost()).await;
-    within(ms(1_500), "the second cannot be renewed, and ends", replaced.lost()).await;
+    within(ms(3_000), "the first is lost", taken.lost()).await;
+    within(PROMPT, "the second cannot be renewed, and ends", replaced.lost()).await;
     assert!(kept.is_valid(), "the third is renewed beside them");
     let ttl: u64 = plain.pttl("taken").await.unwrap();
     assert!(ttl > 50_000, "the stranger's lease is as it was: {ttl}");
@@ -268,19 +267,19 @@ async fn a_subscription_outlives_its_last_waiter_for_a_moment(rig: Rig) {
     // And comes back when it is needed again.
     let waiting = two.lock("linger");
     let task = tokio::spawn(async move { waiting.lock().await.expect("a turn") });
-    eventually("it listens again", ms(2_000), async || listeners(&rig, channel).await == 1).await;
+    eventually("it listens again", PROMPT, async || listeners(&rig, channel).await == 1).await;
     guard.unlock().await.expect("held");
     within(PROMPT, "the message wakes it", task).await.expect("no panic").unlock().await.expect("held");
 }
 
 async fn a_released_lock_is_not_renewed(rig: Rig) {
-    let client = known_client(&rig, Client::builder().watchdog(ms(150))).await;
+    let client = known_client(&rig, Client::builder().watchdog(ms(1_500))).await;
     for _ in 0..10 {
         client.lock("short").lock().await.expect("free").unlock().await.expect("held");
     }
     let before = rig.server().calls().await;
-    // Four periods: what is not to happen cannot be awaited.
-    tokio::time::sleep(ms(200)).await;
+    // Three periods: what is not to happen cannot be awaited.
+    tokio::time::sleep(ms(1_500)).await;
     assert_eq!(sent(&rig.server().calls().await.since(&before)), 0);
 }
 
@@ -305,7 +304,7 @@ async fn a_dropped_client_leaves_no_connection(rig: Rig) {
         blocking.await.expect("no panic");
         let start = Instant::now();
         while connections().await > 1 {
-            assert!(start.elapsed() < ms(5_000), "connections are left");
+            in_time("no connection is left", start, ms(20_000));
             tokio::time::sleep(ms(10)).await;
         }
     }

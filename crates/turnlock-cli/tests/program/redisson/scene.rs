@@ -12,9 +12,9 @@ use crate::store::Store;
 
 /// What a waiting program may take from Java's release to the first word of its command. It would look by itself a second after
 /// its last look, so who is in time was told.
-const PROMPT: Duration = ms(300);
+const PROMPT: Duration = ms(700);
 /// The same for Java, from the end of the command: the program has to notice that, and Java to wake.
-const PROMPT_FOR_JAVA: Duration = ms(500);
+const PROMPT_FOR_JAVA: Duration = ms(800);
 /// How often something is tried that has to be prompt: once is enough to show it, and the machine may be busy.
 const ROUNDS: usize = 5;
 /// Held by who has to be prompt: with several of them at a time, each would be late for want of a processor.

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use turnlock_testkit::eventually;
+use turnlock_testkit::{eventually, in_time};
 
 use crate::program::Program;
 use crate::rig::{Rig, ms};
@@ -21,6 +21,9 @@ pub(crate) const CASES: &[Case] = cases![
 ];
 
 async fn fifty_processes_lose_no_increment(rig: Rig) {
+    // Fifty that start at once may need longer to connect than one.
+    let patient = format!("{}?connect_timeout=1m", rig.url);
+    let rig = if rig.url.starts_with("redis:") { rig.on(patient) } else { rig };
     let file = rig.file("counter");
     std::fs::write(&file, "0\n").unwrap();
     let script = format!("read n <{0}; echo $((n + 1)) >{0}", file.display());
@@ -33,7 +36,7 @@ async fn fifty_processes_lose_no_increment(rig: Rig) {
 
 async fn a_waiter_goes_on_at_once(rig: Rig) {
     let mut fastest = ms(10_000);
-    for _ in 0..3 {
+    for _ in 0..5 {
         let mut holder = rig.hold(&[]).await;
         let mut waiter = rig.script(&["--json"], "echo mine");
         waiter.event_named("waiting").await;
@@ -43,7 +46,8 @@ async fn a_waiter_goes_on_at_once(rig: Rig) {
         fastest = fastest.min(start.elapsed());
         assert_eq!((holder.code().await, waiter.code().await), (0, 0));
     }
-    assert!(fastest < ms(300), "{fastest:?}");
+    // Each has looked just before, and looks again after a second: the fastest was told.
+    assert!(fastest < ms(700), "{fastest:?}");
 }
 
 async fn who_will_not_wait_is_told(rig: Rig) {
@@ -56,7 +60,7 @@ async fn who_will_not_wait_is_told(rig: Rig) {
         let output = program.output().await;
         assert_eq!(output.status.code(), Some(code), "{flags:?}");
         assert_eq!(output.stdout, b"", "{flags:?}");
-        assert!(start.elapsed() < ms(5_000), "{flags:?}");
+        in_time("it does not wait", start, ms(15_000));
     }
 }
 
@@ -68,7 +72,8 @@ async fn who_waits_so_long_is_told_then(rig: Rig) {
         let start = Instant::now();
         let (found, words) = rig.script(&flags, "exit 3").finish().await;
         assert_eq!((found, words.as_str()), (code, ""), "{flags:?}");
-        assert!((ms(380)..ms(5_000)).contains(&start.elapsed()), "{flags:?}: {:?}", start.elapsed());
+        assert!(start.elapsed() >= ms(380), "{flags:?}: {:?}", start.elapsed());
+        in_time("it waits no longer", start, ms(15_000));
     }
     let mut patient = rig.script(&["-w", "1m", "--json"], "exit 3");
     patient.event_named("waiting").await;

@@ -38,11 +38,11 @@ async fn the_command_goes_before_its_lock_all_the_same(rig: Rig) {
 
 async fn signals_and_renewals_go_on(rig: Rig) {
     let script = "trap 'echo heard' USR1; yes >&2 & echo $!; while kill -0 $!; do wait; done";
-    let mut program = rig.script(&["--json", "--watchdog", "1s"], script);
+    let mut program = rig.script(&["--json", "--watchdog", "3s"], script);
     until_full(program.number().await).await;
     let start = Instant::now();
     // Two leases: without renewals, the command would have been told to end.
-    while start.elapsed() < ms(2_000) {
+    while start.elapsed() < ms(6_000) {
         program.signal(Signal::USR1);
         program.expect("heard").await;
     }

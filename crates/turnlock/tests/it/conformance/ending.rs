@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::runtime::Builder;
 use turnlock::{Client, Error, LostReason, MultiLock};
-use turnlock_testkit::{eventually, within};
+use turnlock_testkit::{eventually, in_time, within};
 
 use crate::rig::{NO_POLL, PROMPT, Rig, ms, until_waiting};
 use crate::{Case, cases};
@@ -38,14 +38,14 @@ async fn unlock_tells_never_held_from_lost(rig: Rig) {
     assert!(matches!(me.unlock(&lock).await, Err(Error::NotHeld { .. })), "given back already");
 
     me.keep(lock.owned_by(&me).lease(ms(60)).lock().await.expect("free"));
-    eventually("it expires", ms(1_000), async || !lock.is_locked().await.expect("an answer")).await;
+    eventually("it expires", PROMPT, async || !lock.is_locked().await.expect("an answer")).await;
     let error = me.unlock(&lock).await.expect_err("expired");
     assert!(matches!(error, Error::Lost { .. }), "{error}");
 }
 
 async fn force_unlock_frees_and_wakes_and_tells_the_holder(rig: Rig) {
     let name = rig.name();
-    let one = rig.client_with(Client::builder().watchdog(ms(900)).poll(NO_POLL)).await;
+    let one = rig.client_with(Client::builder().watchdog(ms(3_000)).poll(NO_POLL)).await;
     let two = rig.client().await;
     assert!(!two.lock(&name).force_unlock().await.expect("an answer"), "nobody held it");
     for forcer in [&two, &one] {
@@ -55,9 +55,8 @@ async fn force_unlock_frees_and_wakes_and_tells_the_holder(rig: Rig) {
         until_waiting(&two.lock(&name), 1).await;
         assert!(forcer.lock(&name).force_unlock().await.expect("an answer"));
         let next = within(PROMPT, "the waiter is woken", task).await.expect("no panic");
-        // The holder's own client knows at once, another's hears of it at the next renewal.
-        let patience = if forcer.id() == one.id() { PROMPT } else { ms(900) };
-        assert_eq!(within(patience, "the holder hears of it", guard.lost()).await, LostReason::Taken);
+        // At the next renewal at the latest.
+        assert_eq!(within(ms(3_000), "the holder hears of it", guard.lost()).await, LostReason::Taken);
         assert!(matches!(guard.unlock().await, Err(Error::Lost { reason: LostReason::Taken, .. })));
         assert!(next.is_valid(), "the old holder's end did not touch the new one");
         next.unlock().await.expect("held");
@@ -85,7 +84,7 @@ async fn a_late_release_harms_nobody(rig: Rig) {
     let name = rig.name();
     let (one, two) = (rig.client().await, rig.client().await);
     let old = one.lock(&name).lease(ms(60)).lock().await.expect("free");
-    let new = within(ms(1_000), "the lease ends", two.lock(&name).lock()).await.expect("a turn");
+    let new = within(PROMPT, "the lease ends", two.lock(&name).lock()).await.expect("a turn");
     drop(old);
     assert!(matches!(one.lock(&name).try_lock().await, Ok(None)));
     // The drop's release is done when a later one of the same client is, by the same connection.
@@ -146,10 +145,10 @@ async fn a_guard_may_outlive_the_runtime(rig: Rig) {
     })
     .await
     .expect("a drop that does not panic");
-    assert!(started.elapsed() < ms(300), "a drop that does not block");
+    in_time("nothing blocks", started, PROMPT);
     // Nobody was there to release it, so the lease does.
     let other = rig.client().await;
-    let next = within(ms(1_000), "the lease ends", other.lock(&name).lock()).await.expect("a turn");
+    let next = within(PROMPT, "the lease ends", other.lock(&name).lock()).await.expect("a turn");
     next.unlock().await.expect("held");
 }
 
@@ -230,7 +229,7 @@ async fn shutdown_takes_no_lock_away(rig: Rig) {
     let left = client.shutdown(ms(100)).await;
     assert_eq!((left.held, left.is_clean()), (1, false));
     assert!(guard.is_valid(), "still the holder's");
-    within(ms(2_000), "not renewed any more, it ends with its lease", guard.lost()).await;
+    within(PROMPT, "not renewed any more, it ends with its lease", guard.lost()).await;
 }
 
 async fn the_last_handle_may_go_before_the_release_is_done(rig: Rig) {

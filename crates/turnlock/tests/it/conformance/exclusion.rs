@@ -82,10 +82,10 @@ async fn another_client_is_refused_until_the_release(rig: Rig) {
 /// Holders that never give back (as if they had died) and others that do: a hold is over, at the latest when the next one
 /// begins, by its own word.
 async fn holders_that_die_and_holders_that_live_never_overlap(rig: Rig) {
-    let client = rig.client_with(Client::builder().poll(NO_POLL).watchdog(ms(900))).await;
+    let client = rig.client_with(Client::builder().poll(NO_POLL).watchdog(ms(3_000))).await;
     let lock = client.lock(&rig.name());
-    for turn in 0..12 {
-        let guard = lock.lease(ms(400)).lock().await.expect("a turn");
+    for turn in 0..8 {
+        let guard = lock.lease(ms(1_000)).lock().await.expect("a turn");
         assert!(guard.is_valid(), "turn {turn} began with a hold that was over");
         if turn % 2 == 0 {
             let next = lock.clone();

@@ -1,9 +1,9 @@
 //! A lock that a majority makes up. Here each member is a lock of its own name; on several servers, see `red_lock.rs`.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use turnlock::{Error, Guard, Lock, RedLock, blocking};
-use turnlock_testkit::{eventually, within};
+use turnlock_testkit::{eventually, in_time, within};
 
 use crate::rig::{KindClient, PROMPT, Rig, ms, until_waiting};
 use crate::{Case, cases};
@@ -17,6 +17,9 @@ pub(super) const CASES: &[Case] = cases![
     bad_sets_of_servers_are_refused,
     a_thread_gets_its_red_lock_again,
 ];
+
+/// No server is away here, but the machine may be busy.
+const NO_HURRY: Duration = PROMPT;
 
 /// Three locks through three clients.
 async fn three(rig: &Rig) -> Vec<Lock> {
@@ -37,7 +40,7 @@ async fn taken(locks: &[Lock], other: &KindClient, numbers: &[usize]) -> Vec<Gua
 }
 
 async fn until_locked(locks: &[Lock], expected: &[bool]) {
-    eventually("they are as they should be", ms(1_000), async || {
+    eventually("they are as they should be", PROMPT, async || {
         for (lock, expected) in locks.iter().zip(expected) {
             if lock.is_locked().await.expect("an answer") != *expected {
                 return false;
@@ -50,8 +53,7 @@ async fn until_locked(locks: &[Lock], expected: &[bool]) {
 
 async fn a_majority_decides(rig: Rig) {
     let (locks, other) = (three(&rig).await, rig.client().await);
-    // In a cluster the first question makes a connection to the node that has the name.
-    let red = RedLock::new(locks.clone()).expect("a good set").node_timeout(ms(500));
+    let red = RedLock::new(locks.clone()).expect("a good set").node_timeout(NO_HURRY);
     for missing in 0..3 {
         let single = taken(&locks, &other, &[missing]).await;
         let guard = red.try_lock().await.expect("an answer").expect("two are enough");
@@ -79,7 +81,7 @@ async fn a_majority_decides(rig: Rig) {
 
 async fn a_refused_red_lock_holds_nothing_and_is_woken(rig: Rig) {
     let (locks, other) = (three(&rig).await, rig.client().await);
-    let red = RedLock::new(locks.clone()).expect("a good set").node_timeout(ms(500));
+    let red = RedLock::new(locks.clone()).expect("a good set").node_timeout(NO_HURRY);
     for _ in 0..5 {
         let mut singles = taken(&locks, &other, &[1, 2]).await;
         let waiting = red.clone();
@@ -95,7 +97,8 @@ async fn a_refused_red_lock_holds_nothing_and_is_woken(rig: Rig) {
     let _singles = taken(&locks, &other, &[0, 2]).await;
     let start = Instant::now();
     assert!(red.try_lock_for(ms(100)).await.expect("an answer").is_none());
-    assert!(start.elapsed() >= ms(100) && start.elapsed() < ms(100) + PROMPT);
+    assert!(start.elapsed() >= ms(100));
+    in_time("it gives up", start, ms(100) + PROMPT);
     until_locked(&locks, &[true, false, true]).await;
 }
 
@@ -104,7 +107,7 @@ async fn a_held_red_lock_is_not_polled_hard(rig: Rig) {
     let another = rig.name();
     let clients = [rig.client().await, rig.client().await, rig.client().await];
     let locks: Vec<_> = clients.iter().map(|client| client.lock(&rig.name())).collect();
-    let red = RedLock::new(locks.clone()).expect("a good set").node_timeout(ms(500));
+    let red = RedLock::new(locks.clone()).expect("a good set").node_timeout(NO_HURRY);
     let _singles = taken(&locks, &other, &[0, 1, 2]).await;
     // Each question of a client is an owner with the next number: so these tell how often somebody asked.
     let next_number = async || {
@@ -123,7 +126,7 @@ async fn a_held_red_lock_is_not_polled_hard(rig: Rig) {
 
 async fn a_red_lock_lives_on_without_a_minority(rig: Rig) {
     let locks = three(&rig).await;
-    let red = RedLock::new(locks.clone()).expect("a good set").node_timeout(ms(500));
+    let red = RedLock::new(locks.clone()).expect("a good set").node_timeout(NO_HURRY);
     let guard = red.lock().await.expect("free");
     until_locked(&locks, &[true; 3]).await;
     eventually("all three are there", PROMPT, async || guard.held() == 3).await;
@@ -146,16 +149,16 @@ async fn a_red_lock_lives_on_without_a_minority(rig: Rig) {
 
 async fn a_red_lock_ends_with_its_last_majority(rig: Rig) {
     let locks = three(&rig).await;
-    let leases = [200, 400, 60_000];
+    let leases = [2_000, 3_000, 60_000];
     let red = RedLock::new(locks.iter().zip(leases).map(|(lock, lease)| lock.lease(ms(lease))));
     let start = Instant::now();
-    let guard = red.expect("a good set").lock().await.expect("free");
-    eventually("all three are there", ms(100), async || guard.held() == 3).await;
+    let guard = red.expect("a good set").node_timeout(ms(600)).lock().await.expect("free");
+    eventually("all three are there", ms(1_800), async || guard.held() == 3).await;
     let end = guard.valid_until().duration_since(start);
-    assert!(end > ms(350) && end < ms(400) + PROMPT, "the second latest: {end:?}");
-    within(ms(900), "it ends", guard.lost()).await;
+    assert!(end > ms(2_900) && end < ms(3_000) + PROMPT, "the second latest: {end:?}");
+    within(ms(3_000) + PROMPT, "it ends", guard.lost()).await;
     let lasted = start.elapsed();
-    assert!(lasted >= ms(380) && lasted < ms(400) + PROMPT, "{lasted:?}");
+    assert!(lasted >= end, "{lasted:?}");
     drop(guard);
     until_locked(&locks, &[false; 3]).await;
 }
@@ -177,6 +180,7 @@ async fn bad_sets_of_servers_are_refused(rig: Rig) {
     assert!(matches!(red.node_timeout(ms(0)).try_lock().await, Err(Error::BadConfiguration { .. })));
     let single = RedLock::new([one.lock(&a)]).expect("a majority of one");
     let guard = single.lock().await.expect("free");
+    let red = red.node_timeout(NO_HURRY);
     assert!(red.try_lock().await.expect("an answer").is_none(), "a majority of two is two");
     guard.unlock().await.expect("held");
 }
@@ -184,7 +188,7 @@ async fn bad_sets_of_servers_are_refused(rig: Rig) {
 async fn a_thread_gets_its_red_lock_again(rig: Rig) {
     let on_a_thread = move || {
         let locks: Vec<_> = (0..3).map(|_| rig.blocking_client().lock(&rig.name())).collect();
-        let red = blocking::RedLock::new(locks.clone()).expect("a good set").node_timeout(ms(200));
+        let red = blocking::RedLock::new(locks.clone()).expect("a good set").node_timeout(ms(1_500));
         let outer = red.lock().expect("free");
         let inner = red.try_lock().expect("an answer").expect("mine already");
         assert!(inner.is_valid() && inner.held() >= 2);
@@ -196,7 +200,7 @@ async fn a_thread_gets_its_red_lock_again(rig: Rig) {
         outer.unlock().expect("held");
         assert!(red.run(blocking::MultiGuard::is_valid).expect("a turn"));
         assert_eq!(red.inspect().expect("an answer").len(), 3);
-        assert!(red.lease(ms(5_000)).try_run_for(ms(500), |_| ()).expect("an answer").is_some());
+        assert!(red.lease(ms(5_000)).try_run_for(PROMPT, |_| ()).expect("an answer").is_some());
     };
     tokio::task::spawn_blocking(on_a_thread).await.expect("no panic");
 }

@@ -7,7 +7,7 @@ use std::task::Poll;
 use std::time::Instant;
 
 use turnlock::{Client, Error, Lock, LostReason, MultiGuard, MultiLock, blocking};
-use turnlock_testkit::{eventually, within};
+use turnlock_testkit::{eventually, in_time, within};
 
 use super::exclusion::Unprotected;
 use crate::rig::{Kind, KindClient, NO_POLL, PROMPT, Rig, ms, until_waiting};
@@ -45,13 +45,13 @@ async fn are_locked(client: &KindClient, names: &[String]) -> Vec<bool> {
     locked
 }
 
-async fn until_locked<const N: usize>(client: &KindClient, names: &[String; N], expected: [bool; N]) {
+async fn until_locked(client: &KindClient, names: &[String], expected: &[bool]) {
     let as_expected = async || are_locked(client, names).await == expected;
-    eventually("they are as they should be", ms(1_000), as_expected).await;
+    eventually("they are as they should be", PROMPT, as_expected).await;
 }
 
 async fn until_free(client: &KindClient, names: &[String]) {
-    eventually("all are free", ms(1_000), async || !are_locked(client, names).await.contains(&true)).await;
+    eventually("all are free", PROMPT, async || !are_locked(client, names).await.contains(&true)).await;
 }
 
 async fn all_members_are_taken_or_none(rig: Rig) {
@@ -62,7 +62,8 @@ async fn all_members_are_taken_or_none(rig: Rig) {
         let single = two.lock(name).lock().await.expect("free");
         assert!(multi.try_lock().await.expect("an answer").is_none());
         let locked: Vec<_> = names.iter().map(|other| other == name).collect();
-        assert_eq!(are_locked(&two, &names).await, locked, "nothing else was kept");
+        // What the slow ones grant is given back in the background.
+        until_locked(&two, &names, &locked).await;
         single.unlock().await.expect("held");
     }
     let guard = multi.try_lock().await.expect("an answer").expect("all are free");
@@ -103,7 +104,7 @@ async fn a_waiting_multi_lock_holds_nothing(rig: Rig) {
     let last = two.lock(&names[2]).try_lock().await.expect("an answer").expect("nobody has it");
     single.unlock().await.expect("held");
     until_waiting(&one.lock(&names[2]), 1).await;
-    until_locked(&two, &names, [false, false, true]).await;
+    until_locked(&two, &names, &[false, false, true]).await;
     let other = two.lock(&names[0]).try_lock().await.expect("an answer").expect("nobody has it");
     other.unlock().await.expect("held");
     last.unlock().await.expect("held");
@@ -162,7 +163,7 @@ async fn take_turns(locks: Vec<MultiLock>, turns: u64, counters: Vec<Vec<Arc<Unp
         }));
     }
     for task in tasks {
-        within(ms(90_000), "neither deadlock nor livelock", task).await.expect("nobody else inside");
+        within(ms(240_000), "neither deadlock nor livelock", task).await.expect("nobody else inside");
     }
     println!("{turns} turns each in {:?}", start.elapsed());
 }
@@ -244,7 +245,7 @@ async fn a_multi_lock_ends_with_its_first_member(rig: Rig) {
     let multi = MultiLock::new([client.lock(&names[0]), short]).expect("a good set");
     let guard = multi.lock().await.expect("free");
     assert!(guard.valid_until() < Instant::now() + ms(300));
-    let lost = within(ms(600), "the lease ends", guard.lost()).await;
+    let lost = within(PROMPT, "the lease ends", guard.lost()).await;
     assert_eq!((lost.member, lost.reason), (1, LostReason::Expired));
     assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
     assert!(!client.lock(&names[0]).is_locked().await.expect("an answer"));
@@ -318,8 +319,8 @@ async fn dropped_after_every_poll_a_multi_lock_leaves_nothing(rig: Rig) {
         let (multi, stop, turns) = (all_of(client, &names), Arc::clone(&stop), Arc::clone(&turns));
         others.push(tokio::spawn(async move {
             while !stop.load(Ordering::Relaxed) {
-                drop(within(ms(5_000), "the others go on", multi.lock()).await.expect("a turn"));
-                drop(within(ms(5_000), "the others go on", single.lock()).await.expect("a turn"));
+                drop(within(ms(20_000), "the others go on", multi.lock()).await.expect("a turn"));
+                drop(within(ms(20_000), "the others go on", single.lock()).await.expect("a turn"));
                 turns.fetch_add(1, Ordering::Relaxed);
                 tokio::task::yield_now().await;
             }
@@ -330,7 +331,7 @@ async fn dropped_after_every_poll_a_multi_lock_leaves_nothing(rig: Rig) {
         let multi = all_of(&one, &names);
         let mut future: MultiFuture = Box::pin(async move { multi.lock().await });
         let polls = 1 + drops % DEEPEST;
-        done += usize::from(within(ms(5_000), "it is polled", poll_times(&mut future, polls)).await);
+        done += usize::from(within(ms(20_000), "it is polled", poll_times(&mut future, polls)).await);
         drop(future);
     }
     stop.store(true, Ordering::Relaxed);
@@ -340,8 +341,8 @@ async fn dropped_after_every_poll_a_multi_lock_leaves_nothing(rig: Rig) {
     assert!(done < all, "some were dropped unfinished");
     assert!(turns.load(Ordering::Relaxed) > 0);
     until_free(&two, &names).await;
-    for seen in all_of(&one, &names).inspect().await.expect("an answer") {
-        assert_eq!(seen.waiting_here, 0, "{}", seen.name);
+    for name in &names {
+        until_waiting(&one.lock(name), 0).await;
     }
 }
 
@@ -352,11 +353,12 @@ async fn a_multi_lock_that_gives_up_leaves_nothing(rig: Rig) {
     let single = two.lock(&names[2]).lock().await.expect("free");
     let start = Instant::now();
     assert!(multi.try_lock_for(ms(80)).await.expect("an answer").is_none());
-    assert!(start.elapsed() >= ms(80) && start.elapsed() < ms(80) + PROMPT, "{:?}", start.elapsed());
-    assert_eq!(are_locked(&two, &names).await, [false, false, true]);
-    assert_eq!(one.lock(&names[2]).inspect().await.expect("an answer").waiting_here, 0);
+    assert!(start.elapsed() >= ms(80), "{:?}", start.elapsed());
+    in_time("it gives up", start, ms(80) + PROMPT);
+    until_locked(&two, &names, &[false, false, true]).await;
+    until_waiting(&one.lock(&names[2]), 0).await;
     single.unlock().await.expect("held");
-    multi.try_lock_for(ms(80)).await.expect("an answer").expect("free").unlock().await.expect("held");
+    multi.try_lock_for(PROMPT).await.expect("an answer").expect("free").unlock().await.expect("held");
 }
 
 async fn bad_sets_of_locks_are_refused(rig: Rig) {
@@ -394,7 +396,9 @@ async fn a_thread_gets_again_what_it_holds(rig: Rig) {
             let interrupt = blocking::Interrupt::new();
             let waiting = multi.interruptible(&interrupt);
             let waiter = scope.spawn(move || waiting.lock().map(drop));
-            while first.inspect().expect("an answer").waiting_here == 0 {
+            // It waits for the one that refused first.
+            let waiting_here = |lock: &blocking::Lock| lock.inspect().expect("an answer").waiting_here;
+            while waiting_here(&first) + waiting_here(&second) == 0 {
                 std::thread::yield_now();
             }
             interrupt.interrupt();
@@ -406,7 +410,7 @@ async fn a_thread_gets_again_what_it_holds(rig: Rig) {
         drop(outer);
         single.unlock().expect("held");
         assert!(multi.run(blocking::MultiGuard::is_valid).expect("a turn"));
-        assert!(multi.lease(ms(5_000)).try_run_for(ms(500), |_| ()).expect("an answer").is_some());
+        assert!(multi.lease(ms(5_000)).try_run_for(PROMPT, |_| ()).expect("an answer").is_some());
         assert!(multi.inspect().expect("an answer").iter().all(|seen| !seen.is_locked()));
         let guard = multi.lock().expect("free");
         second.force_unlock().expect("an answer");

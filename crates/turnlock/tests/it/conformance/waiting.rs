@@ -2,12 +2,12 @@
 
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use turnlock::{Client, Lock};
-use turnlock_testkit::{eventually, within};
+use turnlock_testkit::{eventually, in_time, within};
 
-use crate::rig::{NO_POLL, PROMPT, Rig, ms, until_waiting};
+use crate::rig::{A_SECOND, NO_POLL, PROMPT, Rig, ms, until_waiting};
 use crate::{Case, cases};
 
 pub(super) const CASES: &[Case] = cases![
@@ -33,13 +33,18 @@ async fn a_release_wakes_a_waiter_of_another_client(rig: Rig) {
     let name = rig.name();
     let (one, two) = (rig.client().await.lock(&name), rig.client().await.lock(&name));
     let mut guard = one.lock().await.expect("free");
+    let mut fastest = Duration::MAX;
     for turn in 0..20 {
         let (holder, next) = if turn % 2 == 0 { (&one, &two) } else { (&two, &one) };
         let task = waiter(next, 0).await;
         assert!(holder.is_locked().await.expect("an answer"));
+        let start = Instant::now();
         guard.unlock().await.expect("held");
         guard = within(PROMPT, "the waiter is woken by the message", task).await.expect("no panic");
+        fastest = fastest.min(start.elapsed());
     }
+    // Some kinds look once a second all the same. Each waiter has looked just before, so this can only be the message.
+    assert!(fastest < ms(500), "{fastest:?}");
 }
 
 async fn a_dropped_guard_wakes_a_waiter(rig: Rig) {
@@ -70,7 +75,7 @@ async fn waiters_of_one_client_are_served_in_order_of_arrival(rig: Rig) {
     }
     guard.unlock().await.expect("held");
     for task in tasks {
-        within(ms(5_000), "each gets its turn", task).await.expect("no panic");
+        within(ms(20_000), "each gets its turn", task).await.expect("no panic");
     }
     assert_eq!(*served.lock().unwrap(), (0..20).collect::<Vec<_>>());
 }
@@ -82,11 +87,12 @@ async fn who_gives_up_leaves_the_queue_and_nothing_else(rig: Rig) {
     for lock in [&one, &two] {
         let start = Instant::now();
         assert!(lock.try_lock_for(ms(120)).await.expect("an answer").is_none());
-        assert!(start.elapsed() >= ms(120) && start.elapsed() < ms(1_000), "{:?}", start.elapsed());
-        assert_eq!(lock.inspect().await.expect("an answer").waiting_here, 0);
+        assert!(start.elapsed() >= ms(120), "{:?}", start.elapsed());
+        in_time("it gives up", start, ms(120) + PROMPT);
+        until_waiting(lock, 0).await;
     }
     guard.unlock().await.expect("held");
-    let guard = two.try_lock_for(ms(120)).await.expect("an answer").expect("free");
+    let guard = two.try_lock_for(PROMPT).await.expect("an answer").expect("free");
     assert_eq!(two.inspect().await.expect("an answer").holders.len(), 1);
     guard.unlock().await.expect("held");
     assert!(!one.is_locked().await.expect("an answer"));
@@ -114,7 +120,7 @@ async fn a_lost_message_costs_a_second_and_not_a_lease(rig: Rig) {
     let holder = rig.client().await.lock(&name).lock().await.expect("free");
     let task = waiter(&client.lock(&name), 0).await;
     rig.release_unheard(holder).await;
-    let guard = within(ms(1_500), "the waiter looks by itself", task).await.expect("no panic");
+    let guard = within(A_SECOND, "the waiter looks by itself", task).await.expect("no panic");
     assert!(guard.is_valid());
 }
 

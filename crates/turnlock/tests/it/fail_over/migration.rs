@@ -30,10 +30,10 @@ pub(super) async fn turns_go_on_while_a_slot_moves() {
         let waiting = wait_for(&other).await;
         let mut migration = set.begin_migration(slot, target).await;
         migration.move_keys().await;
-        teams.take_turns_within(ms(2_000)).await;
+        teams.take_turns_within(ms(10_000)).await;
         // The key is at the new master, and who waits listens at the old one.
         held.unlock().await.expect("held");
-        held = within(ms(1_000), "told while the slot moves", waiting).await.expect("no panic");
+        held = within(PROMPT, "told while the slot moves", waiting).await.expect("no panic");
         let waiting = wait_for(&one).await;
         migration.move_keys().await;
         migration.finish().await;
@@ -48,7 +48,7 @@ pub(super) async fn turns_go_on_while_a_slot_moves() {
         held.unlock().await.expect("held");
         let held = within(PROMPT, "told at the new master", waiting).await.expect("no panic");
         held.unlock().await.expect("held");
-        teams.take_turns_within(ms(2_000)).await;
+        teams.take_turns_within(ms(10_000)).await;
     }
     teams.check(safe, quick).await;
 }
@@ -76,7 +76,7 @@ pub(super) async fn a_half_moved_lock_is_left_alone() {
     assert_eq!(keys, 2, "the release took away what it could see");
     migration.move_keys().await;
     migration.finish().await;
-    eventually("the release goes through", ms(5_000), async || {
+    eventually("the release goes through", ms(10_000), async || {
         both.read().inspect().await.is_ok_and(|seen| seen.holders.len() == 1)
     })
     .await;

@@ -16,10 +16,10 @@ pub(super) async fn no_turn_is_lost_in_ten_fail_overs() {
         let old = set.kill_master().await;
         set.wait_for_new_master(old).await;
         let failed_over = begun.elapsed();
-        teams.quick.takes_a_turn_after(now(), ms(2_000)).await;
+        teams.quick.takes_a_turn_after(now(), ms(10_000)).await;
         // With both replicas there again, those who ask for two go on as well.
         set.bring_back(old).await;
-        teams.safe.takes_a_turn_after(now(), ms(2_000)).await;
+        teams.safe.takes_a_turn_after(now(), ms(10_000)).await;
         println!("round {round}: another master after {failed_over:?}, complete after {:?}", begun.elapsed());
     }
     teams.check("safe", "quick").await;
@@ -70,7 +70,7 @@ pub(super) async fn wrong_addresses_are_told_at_once() {
         (nobody, "0 of 1 sentinels"),
     ] {
         let connecting = Client::builder().connect_timeout(ms(5_000)).connect(&url);
-        let error = within(ms(5_000), "an answer", connecting).await.expect_err(&url);
+        let error = within(ms(10_000), "an answer", connecting).await.expect_err(&url);
         assert!(matches!(error, Error::Unavailable { .. }) && error.to_string().contains(words), "{error}");
     }
     // One of three that is asked knows the others, and they are asked too.

@@ -15,7 +15,7 @@ pub(super) async fn a_client_that_knows_better_never_goes_back() {
     lock.lock().await.expect("free").unlock().await.expect("held");
     let old = set.pause_master().await;
     let new = set.wait_for_new_master(old).await;
-    within(ms(3_000), "the new master", lock.lock()).await.expect("free").unlock().await.expect("held");
+    within(ms(10_000), "the new master", lock.lock()).await.expect("free").unlock().await.expect("held");
     let before = set.servers()[new].calls().await;
     set.servers()[old].resume();
     let woken = set.servers()[old].calls().await;
@@ -44,7 +44,7 @@ pub(super) async fn a_client_that_knows_nothing_is_kept_from_a_second_grant() {
     let knowing = Client::builder().connect(&set.url()).await.expect("a master");
     set.pause_master().await;
     set.wait_for_new_master(old).await;
-    let guard = within(ms(3_000), "the new master", knowing.lock("x").lock()).await.expect("free");
+    let guard = within(ms(10_000), "the new master", knowing.lock("x").lock()).await.expect("free");
     set.servers()[old].resume();
     let woken = Instant::now();
     let (mut second_grants, mut last) = (0, None);
@@ -107,7 +107,7 @@ pub(super) async fn a_long_fail_over_leads_nobody_back() {
         lock.lock().await.expect("free").unlock().await.expect("held");
         set.servers()[next].calls().await.since(&before).of("evalsha") > 0
     };
-    eventually("the client follows", ms(5_000), has_moved).await;
+    eventually("the client follows", ms(10_000), has_moved).await;
     let before = set.servers()[old].calls().await;
     let start = Instant::now();
     while start.elapsed() < ms(6_000) {

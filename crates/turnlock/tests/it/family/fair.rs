@@ -30,7 +30,7 @@ async fn in_queue(lock: &Lock) -> usize {
 }
 
 async fn until_queued(lock: &Lock, count: usize) {
-    eventually("it is in the queue", ms(5_000), async || in_queue(lock).await == count).await;
+    eventually("it is in the queue", ms(20_000), async || in_queue(lock).await == count).await;
 }
 
 /// A task that waits, once it stands in the queue behind `before` others.
@@ -58,7 +58,7 @@ async fn served(locks: &[Lock], waiters: usize) -> Vec<usize> {
     }
     holder.unlock().await.expect("held");
     for task in tasks {
-        within(ms(10_000), "each gets its turn", task).await.expect("no panic");
+        within(ms(30_000), "each gets its turn", task).await.expect("no panic");
     }
     Arc::into_inner(served).expect("all have ended").into_inner().unwrap()
 }
@@ -135,13 +135,13 @@ async fn a_forced_unlock_and_an_expiry_go_to_the_head(rig: Rig) {
     let name = rig.name();
     let (one, two) = (rig.client().await.lock(&name), rig.client().await.lock(&name));
     for forced in [true, false] {
-        let lease = if forced { ms(20_000) } else { ms(300) };
+        let lease = if forced { ms(20_000) } else { ms(1_500) };
         let lost = one.lease(lease).lock().await.expect("free");
         let (first, second) = (waiter(&two, 0).await, waiter(&one, 1).await);
         if forced {
             assert!(two.force_unlock().await.expect("an answer"));
         }
-        let guard = within(ms(1_500), "the head gets it", first).await.expect("no panic");
+        let guard = within(ms(1_500) + PROMPT, "the head gets it", first).await.expect("no panic");
         assert!(!second.is_finished());
         within(PROMPT, "the old holder knows", async {
             if forced {
@@ -168,7 +168,7 @@ async fn who_leaves_the_queue_leaves_no_key(rig: Rig) {
     for cancelled in [false, true] {
         let waiting = two.clone();
         let head =
-            tokio::spawn(async move { waiting.try_lock_for(ms(150)).await.expect("an answer").is_none() });
+            tokio::spawn(async move { waiting.try_lock_for(ms(1_500)).await.expect("an answer").is_none() });
         until_queued(&one, 1).await;
         assert_eq!(keys(&rig).await.len(), 4, "the lock, the queue, its deadlines and signs of life");
         if cancelled {
@@ -215,17 +215,17 @@ async fn a_waiter_that_was_cut_off_queues_again(rig: Rig) {
     proxy.black_hole();
     // Longer than a waiter may be silent.
     tokio::time::sleep(ms(5_000)).await;
-    eventually("it has lost its place", ms(2_000), async || in_queue(&lock).await == 1).await;
+    eventually("it has lost its place", PROMPT, async || in_queue(&lock).await == 1).await;
     let third = waiter(&lock, 1).await;
     proxy.pass();
-    eventually("it stands at the end", ms(3_000), async || {
+    eventually("it stands at the end", PROMPT, async || {
         let queue = lock.inspect().await.expect("an answer").queue;
         queue.len() == 3 && queue.last().is_some_and(|last| last.is_of(id))
     })
     .await;
     holder.unlock().await.expect("held");
     for (task, what) in [(second, "the second"), (third, "the third"), (first, "the one that was cut off")] {
-        let guard = within(ms(1_500), what, task).await.expect("no panic");
+        let guard = within(PROMPT, what, task).await.expect("no panic");
         guard.unlock().await.expect("held");
     }
 }
@@ -238,7 +238,7 @@ async fn waiting_costs_no_calls(rig: Rig) {
         tasks.push(waiter(if number % 2 == 0 { &one } else { &two }, number).await);
     }
     // Each has subscribed, and has asked once more since then.
-    eventually("they sleep", ms(5_000), async || {
+    eventually("they sleep", ms(20_000), async || {
         let before = rig.server().calls().await;
         tokio::time::sleep(ms(50)).await;
         rig.server().calls().await.since(&before).of("evalsha") == 0

@@ -5,9 +5,9 @@ use std::time::Instant;
 
 use tokio::task::JoinHandle;
 use turnlock::{Client, Error, Latch};
-use turnlock_testkit::{eventually, within};
+use turnlock_testkit::{eventually, in_time, within};
 
-use crate::rig::{PROMPT, Rig, ms};
+use crate::rig::{A_SECOND, PROMPT, Rig, ms};
 use crate::{Case, cases};
 
 pub(super) const CASES: &[Case] = cases![
@@ -35,7 +35,7 @@ async fn waiting(latch: &Latch) -> usize {
 async fn waiter(latch: &Latch, before: usize) -> JoinHandle<()> {
     let waits = latch.clone();
     let task = tokio::spawn(async move { waits.wait().await.expect("it opens") });
-    eventually("it waits", ms(5_000), async || waiting(latch).await == before + 1).await;
+    eventually("it waits", ms(20_000), async || waiting(latch).await == before + 1).await;
     task
 }
 
@@ -85,7 +85,8 @@ async fn a_wait_for_a_latch_ends_in_time(rig: Rig) {
     assert!(one.try_set_count(1).await.expect("an answer"));
     let start = Instant::now();
     assert!(!one.wait_for(ms(120)).await.expect("an answer"));
-    assert!(start.elapsed() >= ms(120) && start.elapsed() < ms(1_000), "{:?}", start.elapsed());
+    assert!(start.elapsed() >= ms(120), "{:?}", start.elapsed());
+    in_time("it gives up", start, ms(120) + PROMPT);
     assert!(!one.wait_for(ms(0)).await.expect("an answer"));
     assert_eq!((waiting(&one).await, one.count().await.unwrap()), (0, 1));
 }
@@ -107,12 +108,12 @@ async fn a_lost_message_of_a_latch_costs_a_second(rig: Rig) {
     assert!(latch.try_set_count(1).await.expect("an answer"));
     let task = waiter(&latch, 0).await;
     assert_eq!(rig.mute_client().await.latch(&name).count_down().await.expect("an answer"), 0);
-    within(ms(1_500), "it looks by itself", task).await.expect("no panic");
+    within(A_SECOND, "it looks by itself", task).await.expect("no panic");
     // Data that was lost is no different.
     assert!(latch.try_set_count(1).await.expect("an answer"));
     let task = waiter(&latch, 0).await;
     rig.lose_data().await;
-    within(ms(1_500), "it looks by itself", task).await.expect("no panic");
+    within(A_SECOND, "it looks by itself", task).await.expect("no panic");
 }
 
 async fn waits_for_a_latch_may_be_dropped_after_any_poll(rig: Rig) {
@@ -131,7 +132,7 @@ async fn waits_for_a_latch_may_be_dropped_after_any_poll(rig: Rig) {
             }
             outcome => Poll::Ready(outcome.is_pending()),
         });
-        assert!(within(ms(5_000), "it is polled", polled).await, "it is not open");
+        assert!(within(ms(20_000), "it is polled", polled).await, "it is not open");
     }
     assert_eq!((waiting(&one).await, two.count().await.unwrap()), (1, 1));
     assert_eq!(two.count_down().await.expect("an answer"), 0);
@@ -146,7 +147,7 @@ async fn a_cancelled_count_down_is_finished(rig: Rig) {
         let _ =
             std::future::poll_fn(|context| Poll::Ready(count_down.as_mut().poll(context).is_ready())).await;
     }
-    eventually("each counted once", ms(2_000), async || two.count().await.unwrap() == 100).await;
+    eventually("each counted once", PROMPT, async || two.count().await.unwrap() == 100).await;
     // One that was never polled has not begun.
     drop(one.count_down());
     assert_eq!(two.count_down().await.expect("an answer"), 99);

@@ -5,7 +5,7 @@ use turnlock::{Client, Error};
 use turnlock_testkit::{eventually, within};
 
 use super::semaphore_faults::{
-    late_copy_comes, limit_memory, nothing_is_remembered, number, on, proxied, remembered,
+    late_copy_comes, limit_memory, nothing_is_remembered, number, on, proxied, proxied_for, remembered,
 };
 use crate::rig::{NO_POLL, PROMPT, Rig, ms};
 use crate::{Case, cases};
@@ -55,7 +55,7 @@ async fn a_removal_of_a_latch_that_is_sent_again_removes_nothing_new(rig: Rig) {
 }
 
 async fn requests_on_latches_are_forgotten_when_they_are_answered(rig: Rig) {
-    let (proxy, client) = proxied(&rig).await;
+    let (proxy, client) = proxied_for(&rig, PROMPT).await;
     let latch = client.latch("neat");
     assert!(latch.try_set_count(3).await.expect("an answer"));
     assert!(!latch.try_set_count(3).await.expect("an answer"));
@@ -65,10 +65,8 @@ async fn requests_on_latches_are_forgotten_when_they_are_answered(rig: Rig) {
     assert_eq!(latch.count_down().await.expect("asked again"), 1);
     proxy.fired().await;
     assert!(latch.delete().await.expect("an answer"));
-    eventually("only what was in doubt is left", ms(2_000), async || {
-        remembered(&rig, "neat").await.len() == 1
-    })
-    .await;
+    eventually("only what was in doubt is left", PROMPT, async || remembered(&rig, "neat").await.len() == 1)
+        .await;
     tokio::time::sleep(ms(200)).await;
     assert_eq!(remembered(&rig, "neat").await.len(), 1, "its answer was lost");
 }
@@ -83,7 +81,7 @@ async fn a_count_down_that_arrives_late_counts_once(rig: Rig) {
         proxy.fired().await;
         let before = rig.server().calls().await;
         proxy.release_held().await;
-        eventually("the first send came", ms(2_000), async || {
+        eventually("the first send came", PROMPT, async || {
             rig.server().calls().await.since(&before).of("evalsha") >= 1
         })
         .await;
@@ -116,7 +114,7 @@ async fn a_key_of_another_type_is_no_latch(rig: Rig) {
         for outcome in [
             latch.count_down().await.map(drop),
             latch.count().await.map(drop),
-            within(ms(2_000), "a wait ends", latch.wait()).await,
+            within(PROMPT, "a wait ends", latch.wait()).await,
             latch.wait_for(ms(20)).await.map(drop),
         ] {
             let error = outcome.expect_err("no latch");
@@ -135,7 +133,7 @@ async fn waiters_for_a_latch_survive_a_restart(mut rig: Rig) {
     assert!(latch.try_set_count(1).await.expect("an answer"));
     let waiting = latch.clone();
     let task = tokio::spawn(async move { waiting.wait().await.expect("it opens") });
-    eventually("it waits", ms(5_000), async || latch.inspect().await.unwrap().waiting_here == 1).await;
+    eventually("it waits", ms(20_000), async || latch.inspect().await.unwrap().waiting_here == 1).await;
     rig.server_mut().restart().await;
-    within(ms(3_000), "what is not there is open", task).await.expect("no panic");
+    within(PROMPT, "what is not there is open", task).await.expect("no panic");
 }

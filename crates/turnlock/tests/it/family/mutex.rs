@@ -6,7 +6,7 @@ use turnlock::{
     Error, Guard, Inspection, Lock, MultiGuard, MultiLock, PermitSemaphore, Permits, RedLock, Semaphore,
 };
 
-use crate::rig::{Kind, Rig};
+use crate::rig::{Kind, PROMPT, Rig};
 
 /// Something that one at a time can have: a lock of any kind, several as one, or a semaphore with one permit.
 #[derive(Clone)]
@@ -46,7 +46,7 @@ impl Mutex {
                 let clients = [client, rig.client().await, rig.client().await];
                 let locks = [0, 1, 2].map(|server| clients[server].reentrant(&format!("{name}:{server}")));
                 // No server is slow here, but the machine may be.
-                Self::Red(RedLock::new(locks).expect("three locks").node_timeout(Duration::from_millis(500)))
+                Self::Red(RedLock::new(locks).expect("three locks").node_timeout(PROMPT))
             }
             _ => Self::Lock(client.lock(name)),
         }

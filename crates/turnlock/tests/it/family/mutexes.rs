@@ -6,7 +6,7 @@ use std::task::Poll;
 use std::time::Instant;
 
 use tokio::task::JoinHandle;
-use turnlock_testkit::{eventually, within};
+use turnlock_testkit::{eventually, in_time, within};
 
 use super::mutex::{Held, Mutex};
 use crate::rig::{Kind, PROMPT, Rig, ms};
@@ -41,13 +41,19 @@ async fn waiter(mutex: &Mutex, before: usize) -> JoinHandle<Held> {
     let task = tokio::spawn(async move { waiting.lock().await.expect("a turn") });
     // Who waits for a majority is out of all queues for moments, and stays so when it is not polled.
     let waiters = if matches!(mutex, Mutex::Red(_)) { 1 } else { before + 1 };
-    eventually("it waits", ms(5_000), async || mutex.waiting_here().await >= waiters).await;
+    eventually("it waits", ms(20_000), async || mutex.waiting_here().await >= waiters).await;
     task
 }
 
 /// Waits until all is given back. A lock of several servers does not wait for the last of them.
 async fn until_free(mutex: &Mutex) {
     eventually("nobody is left who has it, or waits for it", PROMPT, async || mutex.is_free().await).await;
+}
+
+/// Waits until no task of this client waits. What a dropped one had under way is finished, and leaves its queue, in the
+/// background.
+async fn until_nobody_waits(mutex: &Mutex) {
+    eventually("nobody waits here", PROMPT, async || mutex.waiting_here().await == 0).await;
 }
 
 async fn mutex_no_increment_is_lost(rig: Rig) {
@@ -93,7 +99,7 @@ async fn mutex_is_refused_until_the_release(rig: Rig) {
     let held = two.try_lock().await.expect("an answer").expect("free now");
     assert!(one.try_lock().await.expect("an answer").is_none());
     held.unlock().await.expect("held");
-    let held = one.try_lock_for(ms(20)).await.expect("an answer").expect("free again");
+    let held = one.try_lock_for(PROMPT).await.expect("an answer").expect("free again");
     assert!(two.try_lock().await.expect("an answer").is_none());
     held.unlock().await.expect("held");
     until_free(&one).await;
@@ -121,8 +127,9 @@ async fn mutex_who_gives_up_leaves_nothing(rig: Rig) {
     for mutex in [&one, &two] {
         let start = Instant::now();
         assert!(mutex.try_lock_for(ms(100)).await.expect("an answer").is_none());
-        assert!(start.elapsed() >= ms(100) && start.elapsed() < ms(3_000), "{:?}", start.elapsed());
-        assert_eq!(mutex.waiting_here().await, 0);
+        assert!(start.elapsed() >= ms(100), "{:?}", start.elapsed());
+        in_time("it gives up", start, ms(100) + PROMPT);
+        until_nobody_waits(mutex).await;
     }
     held.unlock().await.expect("held");
     until_free(&one).await;
@@ -143,7 +150,7 @@ async fn mutex_a_waiter_dropped_after_any_poll_leaves_nothing(rig: Rig) {
         let (mutex, stop, turns) = (mutex.clone(), Arc::clone(&stop), Arc::clone(&turns));
         others.push(tokio::spawn(async move {
             while !stop.load(Ordering::Relaxed) {
-                let held = within(ms(5_000), "the others go on", mutex.lock()).await.expect("a turn");
+                let held = within(ms(20_000), "the others go on", mutex.lock()).await.expect("a turn");
                 turns.fetch_add(1, Ordering::Relaxed);
                 drop(held);
                 tokio::task::yield_now().await;
@@ -161,7 +168,7 @@ async fn mutex_a_waiter_dropped_after_any_poll_leaves_nothing(rig: Rig) {
             }
             outcome => Poll::Ready(outcome.is_pending()),
         });
-        unfinished += usize::from(within(ms(5_000), "it is polled", polled).await);
+        unfinished += usize::from(within(ms(20_000), "it is polled", polled).await);
     }
     stop.store(true, Ordering::Relaxed);
     for task in others {
@@ -169,7 +176,8 @@ async fn mutex_a_waiter_dropped_after_any_poll_leaves_nothing(rig: Rig) {
     }
     assert!(unfinished > 0 && turns.load(Ordering::Relaxed) > 0);
     until_free(&two).await;
-    assert_eq!((one.waiting_here().await, two.waiting_here().await), (0, 0));
+    until_nobody_waits(&one).await;
+    until_nobody_waits(&two).await;
     two.try_lock().await.expect("an answer").expect("free").unlock().await.expect("held");
 }
 
@@ -196,10 +204,10 @@ async fn mutex_a_cancelled_waiter_passes_its_turn_on(rig: Rig) {
 async fn mutex_a_hold_is_over_before_the_next_begins(rig: Rig) {
     let (one, two) = two(&rig).await;
     for next in [&two, &one, &two] {
-        let dead = one.lease(ms(300)).lock().await.expect("a turn");
+        let dead = one.lease(ms(1_000)).lock().await.expect("a turn");
         assert!(dead.is_valid());
         let task = waiter(next, 0).await;
-        let held = within(ms(5_000), "the lease ends", task).await.expect("no panic");
+        let held = within(ms(1_000) + PROMPT, "the lease ends", task).await.expect("no panic");
         assert!(!dead.is_valid(), "two holders at once");
         held.unlock().await.expect("held");
         assert!(dead.unlock().await.is_err(), "it was over");

@@ -21,16 +21,16 @@ pub(super) const CASES: &[Case] = cases![
 pub(super) const REDIS_CASES: &[Case] = cases![permits_of_a_killed_process_come_back_with_the_lease];
 
 async fn permits_are_renewed_over_several_leases(rig: Rig) {
-    let client = rig.client_with(Client::builder().watchdog(ms(900)).poll(NO_POLL)).await;
+    let client = rig.client_with(Client::builder().watchdog(ms(2_000)).poll(NO_POLL)).await;
     let slots = client.permit_semaphore(&rig.name());
     assert!(slots.try_set_permits(3).await.expect("an answer"));
     let (one, two) = (slots.acquire(2).await.expect("free"), slots.acquire(1).await.expect("free"));
     let begun = std::time::Instant::now();
-    eventually("three leases later", ms(5_000), async || {
+    eventually("three leases later", ms(20_000), async || {
         let given_out = slots.try_acquire(1).await.expect("an answer").is_some();
         let valid = (one.is_valid(), two.is_valid());
         assert!(!given_out && valid == (true, true), "given out: {given_out}, valid: {valid:?}");
-        one.valid_until() > begun + ms(2_700) && two.valid_until() > begun + ms(2_700)
+        one.valid_until() > begun + ms(6_000) && two.valid_until() > begun + ms(6_000)
     })
     .await;
     one.release().await.expect("held");
@@ -43,10 +43,10 @@ async fn permits_that_are_not_renewed_come_back(rig: Rig) {
     let name = rig.name();
     let slots = rig.client().await.permit_semaphore(&name);
     assert!(slots.try_set_permits(2).await.expect("an answer"));
-    let short = slots.lease(ms(250)).acquire(1).await.expect("free");
+    let short = slots.lease(ms(1_000)).acquire(1).await.expect("free");
     let long = slots.lease(ms(20_000)).acquire(1).await.expect("free");
     let other = rig.client().await.permit_semaphore(&name);
-    let next = within(ms(2_000), "the short lease ends", other.acquire(1)).await.expect("a turn");
+    let next = within(ms(1_000) + PROMPT, "the short lease ends", other.acquire(1)).await.expect("a turn");
     assert!(!short.is_valid() && long.is_valid(), "more are out than were set");
     assert_eq!(within(PROMPT, "its holder knows", short.lost()).await, LostReason::Expired);
     assert!(matches!(short.release().await, Err(Error::Lost { .. })));
@@ -58,25 +58,25 @@ async fn permits_that_are_not_renewed_come_back(rig: Rig) {
 
 async fn permits_are_kept_out_for_a_time(rig: Rig) {
     let name = rig.name();
-    let one = rig.client_with(Client::builder().watchdog(ms(900)).poll(NO_POLL)).await;
+    let one = rig.client_with(Client::builder().watchdog(ms(2_000)).poll(NO_POLL)).await;
     let (slots, other) = (one.permit_semaphore(&name), rig.client().await.permit_semaphore(&name));
     assert!(slots.try_set_permits(3).await.expect("an answer"));
     // Beyond the lease that was renewed, and less than a lease that was not.
-    for (lease, time) in [(None, ms(1_600)), (Some(ms(20_000)), ms(500))] {
+    for (lease, time) in [(None, ms(3_000)), (Some(ms(20_000)), ms(500))] {
         let permits = lease.map_or(slots.clone(), |lease| slots.lease(lease)).acquire(2).await.expect("free");
         let waiting = tokio::spawn({
             let other = other.clone();
             async move { (other.acquire(2).await.expect("a turn"), Instant::now()) }
         });
         let waits = async || other.inspect().await.expect("an answer").waiting_here == 1;
-        eventually("it waits", ms(5_000), waits).await;
+        eventually("it waits", ms(20_000), waits).await;
         tokio::time::sleep(ASLEEP).await;
         let (ids, begun) = (permits.ids(), Instant::now());
         permits.keep_for(time).await.expect("held");
         let seen = other.inspect().await.expect("an answer");
         assert!(seen.holders.iter().all(|holder| ids.contains(&holder.owner.to_string())), "{seen:?}");
         assert!(seen.holders.len() == 2 && seen.holders[0].ttl <= Some(time), "{seen:?}");
-        let (permits, came) = within(time + ms(3_000), "its turn", waiting).await.expect("no panic");
+        let (permits, came) = within(time + PROMPT, "its turn", waiting).await.expect("no panic");
         assert!(came - begun >= time, "after {:?}", came - begun);
         permits.release().await.expect("held");
     }
@@ -86,12 +86,12 @@ async fn permits_are_kept_out_for_a_time(rig: Rig) {
 }
 
 async fn lost_permits_are_told(rig: Rig) {
-    let client = rig.client_with(Client::builder().watchdog(ms(900)).poll(NO_POLL)).await;
+    let client = rig.client_with(Client::builder().watchdog(ms(3_000)).poll(NO_POLL)).await;
     let slots = client.permit_semaphore(&rig.name());
     assert!(slots.try_set_permits(2).await.expect("an answer"));
     let renewed = slots.acquire(2).await.expect("free");
     rig.lose_data().await;
-    assert_eq!(within(ms(900), "at the next renewal", renewed.lost()).await, LostReason::Taken);
+    assert_eq!(within(ms(3_000), "at the next renewal", renewed.lost()).await, LostReason::Taken);
     assert!(!renewed.is_valid());
     assert!(matches!(renewed.release().await, Err(Error::Lost { reason: LostReason::Taken, .. })));
     assert_eq!(slots.inspect().await.expect("an answer").available, None, "a release makes no number");
@@ -134,9 +134,9 @@ async fn permits_of_a_killed_process_come_back_with_the_lease(rig: Rig) {
     let slots = rig.client().await.permit_semaphore("child");
     assert!(slots.try_set_permits(2).await.expect("an answer"));
     let mut child = child(&rig, "permits");
-    eventually("it has them", ms(10_000), async || slots.available().await.unwrap() == 0).await;
+    eventually("it has them", ms(30_000), async || slots.available().await.unwrap() == 0).await;
     assert!(slots.try_acquire(1).await.expect("an answer").is_none());
     child.kill().await.expect("killed");
-    let permits = within(ms(1_500), "the lease ends", slots.acquire(2)).await.expect("a turn");
+    let permits = within(ms(900) + PROMPT, "the lease ends", slots.acquire(2)).await.expect("a turn");
     permits.release().await.expect("held");
 }

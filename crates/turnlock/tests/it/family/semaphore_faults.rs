@@ -1,11 +1,13 @@
 //! Both kinds of semaphores, on a server and a network that misbehave: a request counts once, or not at all.
 
+use std::time::Duration;
+
 use redis::AsyncCommands;
 use turnlock::{Client, Error};
 use turnlock_testkit::{FaultProxy, eventually, within};
 
 use super::slots::Slots;
-use crate::rig::{Kind, KindClient, NO_POLL, Rig, ms};
+use crate::rig::{Kind, KindClient, NO_POLL, PROMPT, Rig, ms};
 use crate::{Case, cases};
 
 pub(super) const CASES: &[Case] = cases![
@@ -22,9 +24,15 @@ pub(super) const CASES: &[Case] = cases![
     waiters_for_permits_survive_a_restart,
 ];
 
+/// Answers that are held on the way are given up soon, so on a busy machine also some that are only slow.
 pub(super) async fn proxied(rig: &Rig) -> (FaultProxy, KindClient) {
+    proxied_for(rig, ms(200)).await
+}
+
+/// The same with a client that gives up an answer only when its connection breaks, or after this time.
+pub(super) async fn proxied_for(rig: &Rig, response_timeout: Duration) -> (FaultProxy, KindClient) {
     let proxy = FaultProxy::start(rig.server().port()).await;
-    let builder = Client::builder().poll(NO_POLL).response_timeout(ms(200)).retry_for(ms(3_000));
+    let builder = Client::builder().poll(NO_POLL).response_timeout(response_timeout).retry_for(ms(20_000));
     let client = rig.client_at(builder, &proxy.url()).await;
     (proxy, client)
 }
@@ -52,7 +60,7 @@ pub(super) async fn remembered(rig: &Rig, name: &str) -> Vec<String> {
 }
 
 pub(super) async fn nothing_is_remembered(rig: &Rig, name: &str) {
-    eventually("no request is remembered", ms(2_000), async || remembered(rig, name).await.is_empty()).await;
+    eventually("no request is remembered", PROMPT, async || remembered(rig, name).await.is_empty()).await;
 }
 
 /// Lets the request go that is held on the way, and waits until the server has done it.
@@ -61,7 +69,7 @@ pub(super) async fn late_copy_comes(rig: &Rig, proxy: &FaultProxy) {
     tokio::time::sleep(ms(100)).await;
     let before = rig.server().calls().await;
     proxy.release_held().await;
-    eventually("the late request was done", ms(2_000), async || {
+    eventually("the late request was done", PROMPT, async || {
         rig.server().calls().await.since(&before).of("evalsha") >= 1
     })
     .await;
@@ -86,7 +94,7 @@ async fn a_lost_answer_to_an_acquire_takes_once(rig: Rig) {
         proxy.swallow_replies_to(&on("lossy"));
         drop(tokio::time::timeout(ms(20), slots.acquire(permits)).await);
         proxy.fired().await;
-        eventually("it is given back", ms(3_000), async || number(&rig, "lossy").await == Some(3)).await;
+        eventually("it is given back", PROMPT, async || number(&rig, "lossy").await == Some(3)).await;
     }
 }
 
@@ -102,7 +110,7 @@ async fn a_lost_answer_to_a_release_gives_back_once(rig: Rig) {
         proxy.swallow_replies_to(&on("lossy"));
         drop(dropped);
         proxy.fired().await;
-        within(ms(3_000), "all are back", slots.acquire(3))
+        within(PROMPT, "all are back", slots.acquire(3))
             .await
             .expect("a turn")
             .release()
@@ -155,11 +163,13 @@ async fn a_removal_that_is_sent_again_removes_nothing_new(rig: Rig) {
 }
 
 async fn requests_on_semaphores_are_forgotten_when_they_are_answered(rig: Rig) {
-    let (proxy, slots) = three(&rig, "neat").await;
+    let (proxy, client) = proxied_for(&rig, PROMPT).await;
+    let slots = Slots::new(&client, "neat");
+    assert!(slots.try_set_permits(3).await.expect("an answer"));
     let held = slots.acquire(2).await.expect("free");
     held.release().await.expect("held");
     drop(slots.acquire(1).await.expect("free"));
-    eventually("it is given back", ms(2_000), async || number(&rig, "neat").await == Some(3)).await;
+    eventually("it is given back", PROMPT, async || number(&rig, "neat").await == Some(3)).await;
     assert_eq!(slots.add_permits(1).await.expect("an answer"), 4);
     nothing_is_remembered(&rig, "neat").await;
     assert!(slots.delete().await.expect("an answer"));
@@ -196,11 +206,11 @@ async fn an_acquire_that_arrives_after_its_client_gave_up_takes_nothing(rig: Rig
         assert_eq!(number(&rig, "late").await, Some(3));
         let before = rig.server().calls().await;
         proxy.release_held().await;
-        eventually("the late request was done", ms(2_000), async || {
+        eventually("the late request was done", PROMPT, async || {
             rig.server().calls().await.since(&before).of("evalsha") >= 1
         })
         .await;
-        eventually("the number is whole", ms(1_500), async || number(&rig, "late").await == Some(3)).await;
+        eventually("the number is whole", PROMPT, async || number(&rig, "late").await == Some(3)).await;
     }
     slots.acquire(3).await.expect("all are free").release().await.expect("held");
 }
@@ -221,7 +231,7 @@ async fn a_resent_acquire_whose_first_send_arrives_late_takes_once(rig: Rig) {
 }
 
 async fn at_maxmemory_permits_come_back(rig: Rig) {
-    let builder = Client::builder().poll(NO_POLL).retry_for(ms(200)).watchdog(ms(1_200));
+    let builder = Client::builder().poll(NO_POLL).retry_for(ms(200)).watchdog(ms(3_000));
     let slots = Slots::new(&rig.client_with(builder).await, "full");
     assert!(slots.try_set_permits(3).await.expect("an answer"));
     let (one, two) = (slots.acquire(1).await.expect("free"), slots.acquire(1).await.expect("free"));
@@ -232,10 +242,10 @@ async fn at_maxmemory_permits_come_back(rig: Rig) {
     assert_eq!(number(&rig, "full").await, Some(2));
     if rig.kind == Kind::Permits {
         let end = two.valid_until();
-        eventually("it is renewed", ms(4_000), async || two.valid_until() > end + ms(200)).await;
+        eventually("it is renewed", PROMPT, async || two.valid_until() > end + ms(200)).await;
     }
     drop(two);
-    eventually("also by a drop", ms(1_000), async || number(&rig, "full").await == Some(3)).await;
+    eventually("also by a drop", PROMPT, async || number(&rig, "full").await == Some(3)).await;
     limit_memory(&rig, 0).await;
     slots.acquire(3).await.expect("room again").release().await.expect("held");
 }
@@ -297,13 +307,13 @@ async fn waiters_for_permits_survive_a_restart(mut rig: Rig) {
     let held = slots.acquire(1).await.expect("free");
     let waiting = other.clone();
     let task = tokio::spawn(async move { waiting.acquire(1).await.expect("a turn") });
-    eventually("it waits", ms(5_000), async || other.inspect().await.unwrap().waiting_here == 1).await;
+    eventually("it waits", ms(20_000), async || other.inspect().await.unwrap().waiting_here == 1).await;
     rig.server_mut().restart().await;
     if rig.kind == Kind::Permits {
-        within(ms(3_000), "a new connection confirms what is held", held.lost()).await;
+        within(PROMPT, "a new connection confirms what is held", held.lost()).await;
     }
     assert!(matches!(held.release().await, Err(Error::Lost { .. })), "the number went with the data");
     // The message may come while the waiter is still on its way back; then it looks when it is.
     assert!(slots.try_set_permits(1).await.expect("an answer"));
-    within(ms(3_000), "the waiter goes on", task).await.expect("no panic").release().await.expect("held");
+    within(PROMPT, "the waiter goes on", task).await.expect("no panic").release().await.expect("held");
 }

@@ -94,7 +94,7 @@ async fn keys_beside_a_lock_are_no_locks(rig: Rig) {
     });
     let mut plain = rig.plain().await;
     for key in ["redisson_lock_queue:{fair}", "turnlock_waiters:{fair}", "turnlock_writer_waits:{shared}"] {
-        turnlock_testkit::eventually("it waits", crate::rig::ms(3_000), async || {
+        turnlock_testkit::eventually("it waits", crate::rig::PROMPT, async || {
             rig.plain().await.exists::<_, bool>(key).await.expect("an answer")
         })
         .await;

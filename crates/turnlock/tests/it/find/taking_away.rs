@@ -39,7 +39,7 @@ async fn only_the_owner_that_is_named_loses_it(rig: Rig) {
     let guard = holder.lock(&name).lock().await.expect("free");
     let inner = guard.reenter().await.expect("held");
     assert!(holder.force_unlock(Kind::Lock, &name, Some(guard.owner_id())).await.expect("an answer"));
-    within(ms(2_000), "a holder of this client hears of it", inner.lost()).await;
+    within(PROMPT, "a holder of this client hears of it", inner.lost()).await;
     assert!(!other.force_unlock(Kind::Lock, &name, None).await.expect("an answer"), "both counts are gone");
 }
 
@@ -119,7 +119,7 @@ async fn one_reader_is_thrown_out(rig: Rig) {
     assert!(client.force_unlock(Kind::Read, &name, Some(one.owner_id())).await.expect("an answer"));
     let left = read.inspect().await.expect("an answer").holders;
     assert_eq!(left.iter().map(|holder| &holder.owner).collect::<Vec<_>>(), [two.owner_id()]);
-    within(ms(2_000), "the one who is out hears of it", one.lost()).await;
+    within(PROMPT, "the one who is out hears of it", one.lost()).await;
     two.unlock().await.expect("still held");
 }
 
@@ -132,7 +132,7 @@ async fn one_permit_is_taken_away(rig: Rig) {
     assert!(!client.force_unlock(Kind::Permits, &name, Some(&nobody())).await.expect("an answer"));
     assert!(client.force_unlock(Kind::Permits, &name, Some(&id)).await.expect("an answer"));
     assert_eq!(semaphore.available().await.expect("an answer"), 2);
-    within(ms(2_000), "the one who lost it hears of it", one.lost()).await;
+    within(PROMPT, "the one who lost it hears of it", one.lost()).await;
     two.release().await.expect("still held");
 }
 

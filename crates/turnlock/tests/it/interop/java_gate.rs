@@ -1,9 +1,6 @@
-use std::panic::Location;
-use std::time::Instant;
-
 use turnlock_testkit::{Answer, PeerError, within};
 
-use super::{Java, LIMIT};
+use super::Java;
 use crate::rig::{Kind, PROMPT};
 
 /// The same thing as Java has it: a thread of its own at one lock, or at one semaphore.
@@ -67,16 +64,8 @@ impl JavaGate {
     }
 }
 
-/// What comes of something that was told just now. It is waited for longer than it may take, so that a failure says whether
-/// it came late or never.
+/// What comes of something that was told just now.
 #[track_caller]
 pub(super) fn promptly<F: Future>(what: &'static str, told: F) -> impl Future<Output = F::Output> {
-    let caller = Location::caller();
-    let (begun, told) = (Instant::now(), within(LIMIT, what, told));
-    async move {
-        let output = told.await;
-        let took = begun.elapsed();
-        assert!(took <= PROMPT, "{what}: after {took:?}, not within {PROMPT:?} (asked at {caller})");
-        output
-    }
+    within(PROMPT, what, told)
 }

@@ -47,7 +47,7 @@ pub(crate) type JavaCase = (&'static str, fn(Visit) -> CaseFuture);
 const LONG: Duration = Duration::from_secs(60);
 
 /// What a message may take, with Java on a busy machine.
-const SOON: Duration = Duration::from_secs(1);
+const SOON: Duration = Duration::from_secs(5);
 
 /// Held by a case on several servers: with them and Java busy for more than one at a time, wake-ups would be late for want of
 /// a processor.

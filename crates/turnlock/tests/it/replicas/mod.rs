@@ -50,7 +50,7 @@ pub(crate) fn trials() -> impl Iterator<Item = Trial> {
 
 /// Settings with short waits for answers, so that a shortfall does not take long to be told: half a second.
 fn hasty() -> Builder {
-    Client::builder().poll(NO_POLL).response_timeout(ms(600)).retry_for(ms(1_000))
+    Client::builder().poll(NO_POLL).response_timeout(ms(1_200)).retry_for(ms(2_000))
 }
 
 /// So many replicas of the rig's server, all in touch with it.

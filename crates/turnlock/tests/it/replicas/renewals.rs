@@ -4,10 +4,10 @@ use std::time::Instant;
 
 use redis::AsyncCommands;
 use turnlock::{Client, Error, LostReason};
-use turnlock_testkit::{eventually, within};
+use turnlock_testkit::{eventually, in_time, within};
 
 use super::{Rig, hasty, ms, replicas};
-use crate::rig::NO_POLL;
+use crate::rig::{NO_POLL, PROMPT};
 use crate::{Case, cases};
 
 pub(crate) const CASES: &[Case] = cases![
@@ -20,11 +20,11 @@ pub(crate) const CASES: &[Case] = cases![
 
 async fn a_hold_that_is_not_acknowledged_is_lost_at_its_end_and_not_before(rig: Rig) {
     let replicas = replicas(&rig, 1).await;
-    let client = rig.client_with(Client::builder().watchdog(ms(2_400)).poll(NO_POLL)).await;
+    let client = rig.client_with(Client::builder().watchdog(ms(3_000)).poll(NO_POLL)).await;
     let plain = client.lock("plain").lock().await.expect("free");
     let guard = client.lock("a").acknowledged_by(1).lock().await.expect("free");
     let end = guard.valid_until();
-    eventually("it is renewed", ms(3_000), async || guard.valid_until() > end + ms(200)).await;
+    eventually("it is renewed", PROMPT, async || guard.valid_until() > end + ms(200)).await;
     replicas[0].pause();
     // A renewal that was acknowledged just before may still come in.
     let waits = rig.server().calls().await;
@@ -32,18 +32,14 @@ async fn a_hold_that_is_not_acknowledged_is_lost_at_its_end_and_not_before(rig: 
     eventually("it is tried again and again", ms(3_000), unknown).await;
     let end = guard.valid_until();
     assert!(guard.is_valid(), "unknown is not lost");
-    let reason = within(ms(3_000), "the lease ends", guard.lost()).await;
+    let reason = within(PROMPT, "the lease ends", guard.lost()).await;
     assert!(matches!(reason, LostReason::NotRenewed { .. }), "{reason}");
-    let now = Instant::now();
-    assert!(
-        now + ms(5) >= end && now < end + ms(500),
-        "{:?} after its end",
-        now.saturating_duration_since(end)
-    );
+    assert!(Instant::now() + ms(5) >= end, "lost before its end");
+    in_time("it is told at its end", end, PROMPT);
     assert!(plain.is_valid(), "who asked for none goes on");
     drop(guard);
     let free = async || !client.lock("a").is_locked().await.expect("an answer");
-    eventually("what the store still had is given back", ms(1_000), free).await;
+    eventually("what the store still had is given back", PROMPT, free).await;
     replicas[0].resume();
 }
 
@@ -69,7 +65,7 @@ async fn what_is_gone_is_lost_at_once_whatever_the_replicas_say(rig: Rig) {
     let (gone, stays) = (gone.lock().await.expect("free"), stays.lock().await.expect("free"));
     replicas[0].pause();
     let _: () = redis::cmd("DEL").arg("gone").query_async(&mut rig.plain().await).await.expect("gone");
-    assert_eq!(within(ms(4_000), "the next renewal tells", gone.lost()).await, LostReason::Taken);
+    assert_eq!(within(ms(6_000), "the next renewal tells", gone.lost()).await, LostReason::Taken);
     assert!(stays.is_valid(), "of the same request, and unknown");
     replicas[0].resume();
 }
@@ -93,7 +89,7 @@ async fn what_is_kept_is_acknowledged(rig: Rig) {
 
 async fn fewer_renewals_than_holds_and_each_by_its_number(rig: Rig) {
     let _replicas = replicas(&rig, 2).await;
-    let client = rig.client_with(Client::builder().watchdog(ms(1_500)).poll(NO_POLL)).await;
+    let client = rig.client_with(Client::builder().watchdog(ms(3_000)).poll(NO_POLL)).await;
     let mut guards = Vec::new();
     for number in 0..30 {
         let lock = client.lock(&format!("lock {number}")).acknowledged_by(number % 3);
@@ -101,8 +97,9 @@ async fn fewer_renewals_than_holds_and_each_by_its_number(rig: Rig) {
     }
     let ends: Vec<_> = guards.iter().map(turnlock::Guard::valid_until).collect();
     let before = rig.server().calls().await;
-    let renewed = async || guards.iter().zip(&ends).all(|(guard, end)| guard.valid_until() > *end + ms(700));
-    eventually("all are renewed", ms(5_000), renewed).await;
+    let renewed =
+        async || guards.iter().zip(&ends).all(|(guard, end)| guard.valid_until() > *end + ms(1_400));
+    eventually("all are renewed", ms(10_000), renewed).await;
     let calls = rig.server().calls().await.since(&before);
     assert!((1..=20).contains(&calls.of("wait")), "{calls:?}");
     for (number, guard) in (0..30).zip(&guards) {
