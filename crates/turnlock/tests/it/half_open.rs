@@ -102,8 +102,9 @@ async fn kept_until(rig: &Rig, key: &str, end: Instant) -> Instant {
     let mut kept = Instant::now();
     while Instant::now() < end {
         let asked = Instant::now();
-        let left: u64 = plain.pttl(key).await.expect("an end");
-        kept = kept.max(asked + ms(left.saturating_sub(1)));
+        let left: i64 = plain.pttl(key).await.expect("an answer");
+        // Below zero if it was asked in time, and answered when the key was gone.
+        kept = kept.max(asked + ms(u64::try_from(left - 1).unwrap_or_default()));
         tokio::time::sleep(ms(20)).await;
     }
     kept
