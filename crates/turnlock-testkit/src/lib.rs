@@ -5,6 +5,7 @@
 //! error than to fail with it.
 //!
 //! - [`RedisServer`] runs one `redis-server` process for one test and removes it afterwards.
+//! - [`ServerProgram`] says which program that is: the installed one, or a fixed version of Redis or Valkey.
 //! - [`Calls`] counts the commands such a server has run.
 //! - [`ReplicaSet`], [`SentinelSet`], [`ClusterSet`] and [`TlsServer`] are the shapes in which people run such servers, and
 //!   [`Shared`] lets many tests use one of them.
@@ -36,6 +37,7 @@ mod redis_server;
 mod reruns;
 mod rule;
 mod server_plan;
+mod server_program;
 mod shapes;
 mod shared;
 mod standstill;
@@ -51,6 +53,7 @@ pub use interop::{Answer, NodeRedlock, PeerError, PeerThread, PyLock, Redisson};
 pub use login::Login;
 pub use patience::{eventually, in_time, within};
 pub use redis_server::RedisServer;
+pub use server_program::ServerProgram;
 pub use shapes::{Certificates, ClusterSet, ReplicaSet, SentinelSet, SlotMigration, TlsServer};
 pub use shared::Shared;
 pub use temp_dir::TempDir;

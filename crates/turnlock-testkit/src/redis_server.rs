@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
@@ -14,7 +14,7 @@ use crate::port::free_port;
 use crate::process::Process;
 use crate::server_plan::ServerPlan;
 use crate::temp_dir::TempDir;
-use crate::{Calls, Login, clock_shim, wire, within};
+use crate::{Calls, Login, ServerProgram, clock_shim, wire, within};
 
 /// How long anything that the server is asked to do may take.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -43,11 +43,7 @@ pub struct RedisServer {
 impl RedisServer {
     /// Why `redis-server` cannot be run on this machine, or `None` when it can.
     pub fn missing() -> Option<String> {
-        match Command::new("redis-server").arg("--version").output() {
-            Ok(output) if output.status.success() => None,
-            Ok(output) => Some(format!("`redis-server --version` failed ({})", output.status)),
-            Err(error) => Some(format!("`redis-server` cannot be run: {error}")),
-        }
+        ServerProgram::Installed.missing()
     }
 
     /// Starts a server and returns once it answers.
@@ -60,6 +56,11 @@ impl RedisServer {
     /// Panics with the server's log when it does not answer within 10 s or exits on each port that was tried.
     pub async fn start_with(args: &[&str]) -> Self {
         Self::start_as(ServerPlan::with_args(args)).await
+    }
+
+    /// Starts a server of this program and returns once it answers.
+    pub async fn start_of(program: ServerProgram) -> Self {
+        Self::start_as(ServerPlan { program, ..ServerPlan::default() }).await
     }
 
     /// Starts a server that only this user may use, with further arguments, and returns once it answers.
@@ -91,10 +92,24 @@ impl RedisServer {
         for _ in 0..PORTS {
             (server.port, server.second_port) = (free_port(), free_port());
             if server.launch(Instant::now() + LIMIT).await {
+                if let Some(expected) = server.plan.program.version() {
+                    assert_eq!(server.version().await, expected, "the version that was asked for");
+                }
                 return server;
             }
         }
         panic!("redis-server exited {PORTS} times while starting; its log:\n{}", server.log());
+    }
+
+    /// The version that it says it has, with the maker's name before it: `Redis 7.0.15`.
+    pub async fn version(&self) -> String {
+        let info: String = self.ask(&["INFO", "server"]).await.expect("the server tells its version");
+        // Valkey also names the version of Redis whose commands it has.
+        let makers = [("Valkey", "valkey_version:"), ("Redis", "redis_version:")];
+        let said = makers.iter().find_map(|(maker, field)| {
+            info.lines().find_map(|line| Some(format!("{maker} {}", line.strip_prefix(field)?)))
+        });
+        said.expect("the server tells its version")
     }
 
     /// The address as clients of Redis take it: `redis://127.0.0.1:PORT`, with the user and password if it has some.

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
-use crate::{Login, clock_shim};
+use crate::{Login, ServerProgram, clock_shim};
 
 /// The name of the file that says how far a server's own clock is ahead.
 const CLOCK: &str = "clock";
@@ -13,6 +13,7 @@ const CLOCK: &str = "clock";
 /// Everything about a server that stays the same over its restarts, except where it is.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ServerPlan {
+    pub(crate) program: ServerProgram,
     /// Arguments after the usual ones.
     pub(crate) args: Vec<String>,
     /// How many seconds its wall clock is ahead of this machine's, if it has a clock of its own, which can be set.
@@ -36,7 +37,8 @@ impl ServerPlan {
     pub(crate) fn command(&self, dir: &Path, port: u16, second_port: u16) -> Command {
         let mut lines = self.lines.clone();
         lines.extend(self.login.iter().flat_map(Login::lines));
-        let mut command = Command::new("redis-server");
+        let program = self.program.path();
+        let mut command = Command::new(program.unwrap_or_else(|reason| panic!("no server: {reason}")));
         if self.is_sentinel || !lines.is_empty() {
             let file = dir.join("server.conf");
             fs::write(&file, lines.join("\n") + "\n").expect("the server's configuration can be written");

@@ -2,8 +2,8 @@
 
 use redis::RedisResult;
 
-use crate::RedisServer;
 use crate::server_plan::ServerPlan;
+use crate::{RedisServer, ServerProgram};
 
 use super::cluster_view::{ClusterView, Member};
 use super::replication::Replication;
@@ -37,6 +37,11 @@ impl ClusterSet {
 
     /// The same with further arguments for all nodes.
     pub async fn start_with(args: &[&str]) -> Self {
+        Self::start_of(ServerProgram::Installed, args).await
+    }
+
+    /// The same with nodes of this program.
+    pub async fn start_of(program: ServerProgram, args: &[&str]) -> Self {
         let usual = [
             "--cluster-enabled",
             "yes",
@@ -50,7 +55,7 @@ impl ClusterSet {
             "--repl-diskless-sync-delay",
             "0",
         ];
-        let mut plan = ServerPlan::with_args(&[&usual, args].concat());
+        let mut plan = ServerPlan { program, ..ServerPlan::with_args(&[&usual, args].concat()) };
         // By default it would lie where systems take ports for outgoing connections from.
         plan.second_port = Some("--cluster-port");
         let mut nodes = Vec::new();

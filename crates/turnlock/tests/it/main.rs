@@ -32,6 +32,7 @@ mod set_up;
 mod store;
 mod tls;
 mod told;
+mod versions;
 mod who;
 mod wire;
 
@@ -46,7 +47,7 @@ use turnlock_testkit::RedisServer;
 const LIMIT: Duration = Duration::from_secs(300);
 
 /// What the cases for every store run on.
-const STORES: [Store; 8] = [
+const STORES: [Store; 11] = [
     Store::Memory,
     Store::File,
     Store::Redis,
@@ -56,6 +57,9 @@ const STORES: [Store; 8] = [
     Store::Cluster,
     Store::Tls,
     Store::Acl,
+    Store::Redis62,
+    Store::Valkey9,
+    Store::ValkeyCluster,
 ];
 
 /// A case, on whatever store it is given.
@@ -100,8 +104,19 @@ fn main() {
             trials.extend(family::mutex_cases(kind).map(|case| trial(store, kind, case, missing.clone())));
         }
     }
-    for (kind, cases) in family::REDIS_CASES {
-        trials.extend(cases.iter().map(|case| trial(Store::Redis, *kind, *case, Store::Redis.missing())));
+    for store in Store::SERVERS {
+        for (kind, cases) in family::REDIS_CASES {
+            trials.extend(cases.iter().map(|case| trial_alone(kind.name(), store, *kind, *case)));
+        }
+        for (about, cases) in [
+            ("find", find::REDIS_CASES),
+            ("hand_over", hand_over::REDIS_CASES),
+            ("who", who::REDIS_CASES),
+            (Kind::Lock.name(), wire::CASES),
+            (Kind::Lock.name(), faults::CASES),
+        ] {
+            trials.extend(cases.iter().map(|case| trial_alone(about, store, Kind::Lock, *case)));
+        }
     }
     for kind in [Kind::Fair, Kind::Fenced, Kind::Read, Kind::Write, Kind::Plain] {
         for case in faults::kind_cases(kind).chain(network_faults::kind_cases(kind)) {
@@ -119,17 +134,7 @@ fn main() {
     trials.extend(file_faults::CASES.iter().map(|case| trial(Store::File, Kind::Lock, *case, None)));
     trials.extend(replicas::trials());
     let missing = Store::Redis.missing();
-    for (about, cases) in
-        [("find", find::REDIS_CASES), ("hand_over", hand_over::REDIS_CASES), ("who", who::REDIS_CASES)]
-    {
-        for case in cases {
-            trials.push(trial_about(about, Store::Redis, Kind::Lock, *case, missing.clone()));
-        }
-    }
-    for case in
-        [wire::CASES, faults::CASES, network_faults::CASES, child::CASES, told::CASES, red_lock::CASES]
-            .concat()
-    {
+    for case in [network_faults::CASES, child::CASES, told::CASES, red_lock::CASES].concat() {
         trials.push(trial(Store::Redis, Kind::Lock, case, missing.clone()));
     }
     let of_locks = [(Kind::Lock, server_clock::CASES), (Kind::Lock, clock_steps::CASES)];
@@ -141,6 +146,7 @@ fn main() {
     trials.extend(doctor::trials(Store::Redis.missing().as_deref()));
     trials.extend(by_name::trials());
     trials.extend(tls::trials());
+    trials.extend(versions::trials());
     trials.push(secrets::trial());
     let mut arguments = Arguments::from_args();
     // Most cases wait most of the time; with more than that, wake-ups are late for want of a processor.
@@ -162,6 +168,12 @@ fn trial(store: Store, kind: Kind, case: Case, missing: Option<String>) -> Trial
 fn trial_about(about: &str, store: Store, kind: Kind, (name, case): Case, missing: Option<String>) -> Trial {
     let title = format!("{}::{about}::{name}", store.name());
     trial_of(&title, missing, move || async move { case(Rig::new(store, kind).await).await })
+}
+
+/// A case with a server to itself.
+fn trial_alone(about: &str, store: Store, kind: Kind, (name, case): Case) -> Trial {
+    let title = format!("{}::{about}::{name}", store.name());
+    trial_of(&title, store.missing(), move || async move { case(Rig::alone(store, kind).await).await })
 }
 
 /// A trial that runs to its end within the limit, or why it cannot be.

@@ -173,9 +173,18 @@ impl Rig {
     pub(crate) const NAMES: &str = "case*";
 
     pub(crate) async fn new(store: Store, kind: Kind) -> Self {
+        Self::on(store.ground().await, kind)
+    }
+
+    /// One with a server to itself, of the program that the store runs.
+    pub(crate) async fn alone(store: Store, kind: Kind) -> Self {
+        Self::on(store.own_server().await, kind)
+    }
+
+    fn on(ground: Ground, kind: Kind) -> Self {
         static CASES: AtomicU64 = AtomicU64::new(0);
         let prefix = format!("case{}:", CASES.fetch_add(1, Ordering::Relaxed));
-        Self { kind, ground: store.ground().await, prefix, next: AtomicU64::new(0), turn: OnceLock::new() }
+        Self { kind, ground, prefix, next: AtomicU64::new(0), turn: OnceLock::new() }
     }
 
     /// A client whose waiters are woken by messages alone.

@@ -17,6 +17,8 @@ pub(crate) enum SetUp {
     Cluster(ClusterSet),
     Tls(TlsServer),
     Acl(RedisServer),
+    /// A server of a version of its own.
+    Single(RedisServer),
 }
 
 impl SetUp {
@@ -40,7 +42,7 @@ impl SetUp {
             Self::Sentinel(set) => set.url(),
             Self::Cluster(set) => set.url(),
             Self::Tls(server) => server.url(),
-            Self::Acl(server) => server.url(),
+            Self::Acl(server) | Self::Single(server) => server.url(),
         }
     }
 
@@ -77,7 +79,7 @@ impl SetUp {
                 set.masters().await.into_iter().map(|number| &set.nodes()[number]).collect()
             }
             Self::Tls(server) => vec![server.server()],
-            Self::Acl(server) => vec![server],
+            Self::Acl(server) | Self::Single(server) => vec![server],
         }
     }
 
@@ -88,7 +90,7 @@ impl SetUp {
             Self::Sentinel(set) => set.servers().iter().collect(),
             Self::Cluster(set) => set.nodes().iter().collect(),
             Self::Tls(server) => vec![server.server()],
-            Self::Acl(server) => vec![server],
+            Self::Acl(server) | Self::Single(server) => vec![server],
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use turnlock::MemoryStore;
-use turnlock_testkit::{ClusterSet, RedisServer, ReplicaSet, SentinelSet, Shared, TlsServer};
+use turnlock_testkit::{ClusterSet, RedisServer, ReplicaSet, SentinelSet, ServerProgram, Shared, TlsServer};
 
 use crate::file_store::FileStore;
 use crate::ground::Ground;
@@ -25,6 +25,10 @@ pub(crate) enum Store {
     Tls,
     /// As a user who may do no more than the rule says that locks need.
     Acl,
+    /// Servers of other versions and another maker.
+    Redis62,
+    Valkey9,
+    ValkeyCluster,
 }
 
 /// How long a server of a set-up may be away before another takes its place: a case that wants that starts its own, and
@@ -33,7 +37,19 @@ const NO_FAIL_OVER: Duration = Duration::from_secs(20);
 
 impl Store {
     /// Those that are only started for cases that do not want a server to themselves.
-    const SHARED: [Self; 5] = [Self::Replica, Self::Sentinel, Self::Cluster, Self::Tls, Self::Acl];
+    const SHARED: [Self; 8] = [
+        Self::Replica,
+        Self::Sentinel,
+        Self::Cluster,
+        Self::Tls,
+        Self::Acl,
+        Self::Redis62,
+        Self::Valkey9,
+        Self::ValkeyCluster,
+    ];
+
+    /// Those of one server: one of each program.
+    pub(crate) const SERVERS: [Self; 3] = [Self::Redis, Self::Redis62, Self::Valkey9];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -45,17 +61,30 @@ impl Store {
             Self::Cluster => "cluster",
             Self::Tls => "tls",
             Self::Acl => "acl",
+            Self::Redis62 => ServerProgram::Redis62.name(),
+            Self::Valkey9 => ServerProgram::Valkey9.name(),
+            Self::ValkeyCluster => "valkey-cluster",
+        }
+    }
+
+    /// What its servers run.
+    pub(crate) fn program(self) -> ServerProgram {
+        match self {
+            Self::Redis62 => ServerProgram::Redis62,
+            Self::Valkey9 | Self::ValkeyCluster => ServerProgram::Valkey9,
+            _ => ServerProgram::Installed,
         }
     }
 
     pub(crate) fn missing(self) -> Option<String> {
         // Asked of a program, and once is enough for all cases.
-        static SERVER: OnceLock<Option<String>> = OnceLock::new();
+        static SERVERS: [OnceLock<Option<String>>; ServerProgram::ALL.len()] =
+            [const { OnceLock::new() }; ServerProgram::ALL.len()];
         static TLS: OnceLock<Option<String>> = OnceLock::new();
         match self {
             Self::Memory | Self::File => None,
             Self::Tls => TLS.get_or_init(TlsServer::missing).clone(),
-            _ => SERVER.get_or_init(RedisServer::missing).clone(),
+            _ => SERVERS[self.program() as usize].get_or_init(|| self.program().missing()).clone(),
         }
     }
 
@@ -65,8 +94,13 @@ impl Store {
             Some(place) => Ground::Shared(place.get(async || self.start().await).await),
             None if self == Self::Memory => Ground::Memory(MemoryStore::new()),
             None if self == Self::File => Ground::File(FileStore::new()),
-            None => Ground::Own(Box::new(RedisServer::start().await)),
+            None => self.own_server().await,
         }
+    }
+
+    /// A server of the same program, for one case.
+    pub(crate) async fn own_server(self) -> Ground {
+        Ground::Own(Box::new(RedisServer::start_of(self.program()).await))
     }
 
     /// Ends all that was started for several cases.
@@ -84,8 +118,8 @@ impl Store {
         match self {
             Self::Replica => SetUp::Replica(ReplicaSet::start(2).await),
             Self::Sentinel => SetUp::Sentinel(SentinelSet::start_with(NO_FAIL_OVER, None, &[]).await),
-            Self::Cluster => {
-                let cluster = ClusterSet::start().await;
+            Self::Cluster | Self::ValkeyCluster => {
+                let cluster = ClusterSet::start_of(self.program(), &[]).await;
                 let time = NO_FAIL_OVER.as_millis().to_string();
                 for node in cluster.nodes() {
                     let set = node.ask::<()>(&["CONFIG", "SET", "cluster-node-timeout", &time]).await;
@@ -95,6 +129,7 @@ impl Store {
             }
             Self::Tls => SetUp::Tls(TlsServer::start().await),
             Self::Acl => SetUp::with_least_rights().await,
+            Self::Redis62 | Self::Valkey9 => SetUp::Single(RedisServer::start_of(self.program()).await),
             Self::Memory | Self::File | Self::Redis => unreachable!("each case has its own"),
         }
     }

@@ -71,8 +71,12 @@ impl Access {
 
     /// What is said first.
     pub(super) fn login(&self) -> RedisConnectionInfo {
-        let mut login =
-            RedisConnectionInfo::default().set_db(self.database).set_protocol(ProtocolVersion::RESP2);
+        let mut login = RedisConnectionInfo::default()
+            .set_db(self.database)
+            .set_protocol(ProtocolVersion::RESP2)
+            // `CLIENT SETINFO` needs a right that older servers do not know, so no rule can have it everywhere: it would be refused,
+            // and fill the log of the server.
+            .set_skip_set_lib_name();
         if let Some(username) = &self.username {
             login = login.set_username(username);
         }

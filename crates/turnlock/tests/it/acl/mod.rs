@@ -10,9 +10,10 @@ use libtest_mimic::Trial;
 use redis::Value;
 use redis::aio::MultiplexedConnection;
 use turnlock::acl::{AclRule, Primitive};
-use turnlock_testkit::RedisServer;
+use turnlock_testkit::{RedisServer, ServerProgram};
 
 use crate::rig::ms;
+use crate::store::Store;
 use crate::trial_of;
 use scene::Scene;
 
@@ -47,7 +48,23 @@ pub(crate) fn trials(missing: Option<&str>) -> impl Iterator<Item = Trial> {
         missing.map(str::to_owned),
         the_rule_for_finding_is_enough_and_the_least,
     );
-    [page, finding].into_iter().chain(rules)
+    [page, finding].into_iter().chain(rules).chain(trials_elsewhere())
+}
+
+/// On servers of other programs: that the rule is enough.
+fn trials_elsewhere() -> impl Iterator<Item = Trial> {
+    let stores = Store::SERVERS.into_iter().filter(|store| *store != Store::Redis);
+    stores.flat_map(|store| {
+        Primitive::ALL.into_iter().map(move |primitive| {
+            let noun = primitive.noun().replace(' ', "_");
+            let title = format!("{}::acl::{noun}::the_rule_is_enough", store.name());
+            trial_of(&title, store.missing(), move || the_rule_is_enough(store.program(), primitive))
+        })
+    })
+}
+
+async fn the_rule_is_enough(program: ServerProgram, primitive: Primitive) {
+    assert_eq!(complaint_about(program, primitive, String::new(), None).await, None);
 }
 
 /// The page that people read has the rules as they are.
@@ -69,7 +86,7 @@ async fn the_rule_is_enough_and_the_least(primitive: Primitive) {
         .chain(commands)
         .chain(keys)
         .chain(channels)
-        .map(|(part, without)| complaint_about(primitive, part, without))
+        .map(|(part, without)| complaint_about(ServerProgram::Installed, primitive, part, without))
         .collect();
     let complaints = futures_util::stream::iter(questions).buffer_unordered(AT_ONCE);
     let complaints: Vec<_> = complaints.collect::<Vec<_>>().await.into_iter().flatten().collect();
@@ -105,13 +122,14 @@ fn helps(key: &str) -> Option<&'static str> {
 /// Why a part of the rule does not belong there, or not as it is said. The part is empty for none: then, why the rule is not
 /// enough.
 async fn complaint_about(
+    program: ServerProgram,
     primitive: Primitive,
     part: String,
     without: Option<&'static str>,
 ) -> Option<String> {
     // What only helps is refused in silence, sooner or later.
     let awaited = without.map(|_| part.trim_start_matches(['+', '~']).trim_end_matches('*'));
-    let (outcome, refused) = exercise_without(primitive, &part, awaited).await;
+    let (outcome, refused) = exercise_without(program, primitive, &part, awaited).await;
     match (outcome, without) {
         (Ok(()), None) if part.is_empty() => {
             (!refused.is_empty()).then(|| format!("refused with all of the rule: {refused:?}"))
@@ -129,11 +147,12 @@ async fn complaint_about(
 /// What a user with the rule but for one part of it comes to, and what was refused to it. A command that is `awaited` may be
 /// tried later than the rest.
 async fn exercise_without(
+    program: ServerProgram,
     primitive: Primitive,
     part: &str,
     awaited: Option<&str>,
 ) -> (Result<(), String>, Vec<String>) {
-    let server = RedisServer::start().await;
+    let server = RedisServer::start_of(program).await;
     let mut admin = server.client().await;
     let rule = AclRule::new(&[primitive], NAMES).for_user("least").to_string();
     let words = rule.split(' ').skip(1).filter(|word| *word != part).collect::<Vec<_>>();

@@ -11,7 +11,7 @@ use redis::AsyncCommands;
 use redis::aio::{MultiplexedConnection, PubSubStream};
 use turnlock_core::model::{Acquired, Claim, Deed, Item, Now, Snapshot, Wake, Wish};
 use turnlock_core::{Kind, Lease, LockName, OwnerId};
-use turnlock_testkit::RedisServer;
+use turnlock_testkit::{RedisServer, ServerProgram};
 
 use crate::backend::redis::Redis;
 use crate::backend::redis::tests::connected;
@@ -118,10 +118,25 @@ struct Stage {
     heard: tokio::sync::Mutex<PubSubStream>,
 }
 
-/// Runs `cases` random histories of `op` on the scripts and on the model of `kind`, and panics where they differ.
+/// Runs `cases` random histories of `op` on the scripts and on the model of `kind`, and panics where they differ. The scripts run
+/// on every server program; on those that are not the installed one, a fifth of the histories.
 pub(super) fn agree(kind: Kind, cases: u32, op: impl Strategy<Value = Op>, expire: Expire) {
+    let histories = proptest::collection::vec(op, 1..40);
+    for program in ServerProgram::available() {
+        let cases = if program == ServerProgram::Installed { cases } else { cases / 5 };
+        agree_on(program, kind, cases, &histories, expire);
+    }
+}
+
+fn agree_on(
+    program: ServerProgram,
+    kind: Kind,
+    cases: u32,
+    histories: &impl Strategy<Value = Vec<Op>>,
+    expire: Expire,
+) {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    let server = runtime.block_on(RedisServer::start());
+    let server = runtime.block_on(RedisServer::start_of(program));
     let stage = runtime.block_on(async {
         let client = redis::Client::open(server.url()).expect("a good URL");
         let mut pubsub = client.get_async_pubsub().await.expect("a connection");
@@ -131,7 +146,7 @@ pub(super) fn agree(kind: Kind, cases: u32, op: impl Strategy<Value = Op>, expir
     });
     let numbers = AtomicU64::new(0);
     let mut runner = TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() });
-    let outcome = runner.run(&proptest::collection::vec(op, 1..40), |history| {
+    let outcome = runner.run(histories, |history| {
         let number = numbers.fetch_add(1, Ordering::Relaxed);
         let name = LockName::of(kind, "", &format!("history:{number}")).expect("a good name");
         // In the format of every kind: an owner of ours, and 32 hexadecimal digits for a permit.
@@ -144,7 +159,7 @@ pub(super) fn agree(kind: Kind, cases: u32, op: impl Strategy<Value = Op>, expir
         let scene = Scene { name, owners, requests, plain: stage.plain.clone() };
         runtime.block_on(compare(&stage, &scene, &history, expire))
     });
-    outcome.expect("model and scripts agree");
+    outcome.unwrap_or_else(|error| panic!("model and scripts differ on {}: {error}", program.name()));
 }
 
 async fn compare(stage: &Stage, scene: &Scene, history: &[Op], expire: Expire) -> TestCaseResult {
