@@ -198,6 +198,17 @@ impl Builder {
         self
     }
 
+    /// Whether a store in a file may be on a file system that is not known to be local; when not set, that is an error. It is for
+    /// directories that only this machine uses, such as those that a container, a virtual machine or WSL has from its host (9p,
+    /// virtiofs and others of FUSE).
+    ///
+    /// **Risk.** Where several machines use such a file, each takes the processes of the others for dead: it voids their locks
+    /// while they hold them, and the file itself can be damaged.
+    pub fn any_file_system(mut self, yes: bool) -> Self {
+        self.connect.any_file_system = Some(yes);
+        self
+    }
+
     /// Connects to the store that `url` names. [`Client::connect`] has a table of what may stand in it.
     ///
     /// The client lives on the runtime on which this is called.
@@ -279,11 +290,15 @@ impl Builder {
     ///
     /// On a runtime that was built without timers.
     #[cfg(all(feature = "file", unix))]
-    pub async fn file(self, path: impl Into<PathBuf>) -> Result<Client, Error> {
+    pub async fn file(mut self, path: impl Into<PathBuf>) -> Result<Client, Error> {
+        let any_file_system = self.connect.any_file_system.take().unwrap_or_default();
         self.connect.check_for_embedded("a store in a file")?;
         let settings = self.settings()?;
         on_a_runtime()?;
-        let place = Place::of(&path.into())?;
+        let mut place = Place::of(&path.into())?;
+        if any_file_system {
+            place = place.on_any_file_system();
+        }
         let client = new_client_id();
         let backend = File::open(place, client, settings.connect_timeout).await?;
         Ok(start(Arc::new(backend), client, settings))

@@ -101,6 +101,7 @@ impl Client {
     /// | `server_name` | the name that stands in the server's certificate | the host |
     /// | `verify` | `no` accepts any server: see [`Tls::danger_accept_any_server`](crate::Tls::danger_accept_any_server) | `yes` |
     /// | `sentinel_user`, `sentinel_password_file`, `sentinel_password_env` | how to get in to sentinels | no password |
+    /// | `any_file_system` | `yes` takes a file where several machines may share it: see [`Builder::any_file_system`]; the only parameter of `file:` | `no` |
     /// | `messages` | `auto`, `sharded` or `plain`: see [`ClusterMessages`](crate::ClusterMessages) | `auto` |
     ///
     /// What cannot be, or contradicts something else, is [`Error::BadConfiguration`] with the name of the setting. No error and

@@ -19,6 +19,7 @@ pub(crate) struct ConnectSettings {
     pub(crate) replicas: Option<u32>,
     pub(crate) tls: Option<Tls>,
     pub(crate) messages: Option<ClusterMessages>,
+    pub(crate) any_file_system: Option<bool>,
 }
 
 /// Which servers.
@@ -45,6 +46,7 @@ impl ConnectSettings {
                 (builder, url) => builder.or(url),
             },
             messages: agreed("messages", self.messages, url.messages)?,
+            any_file_system: agreed("any_file_system", self.any_file_system, url.any_file_system)?,
         })
     }
 
@@ -57,6 +59,7 @@ impl ConnectSettings {
             self.client_name.as_ref().map(|_| "client_name"),
             self.tls.as_ref().map(Tls::first_said),
             self.messages.map(|_| "messages"),
+            self.any_file_system.map(|_| "any_file_system"),
         ];
         if let Some(setting) = said.into_iter().flatten().next() {
             return Err(Error::bad_setting(setting, format!("means nothing for {store}; leave it out")));
@@ -130,6 +133,10 @@ impl ConnectSettings {
         if !matches!(servers, Servers::Cluster { .. }) && self.messages.is_some() {
             let reason = "this is a choice for clusters; use redis+cluster://, or leave it out";
             return Err(Error::bad_setting("messages", reason));
+        }
+        if self.any_file_system.is_some() {
+            let reason = "this is a choice for stores in files; leave it out";
+            return Err(Error::bad_setting("any_file_system", reason));
         }
         match (self.database, servers) {
             (Some(i64::MIN..=-1), _) => {

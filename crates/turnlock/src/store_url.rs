@@ -162,8 +162,17 @@ impl<'a> Pieces<'a> {
     }
 }
 
-/// `file:PATH` is a path as it is; `file://` begins a URL as others write it.
+/// `file:PATH` is a path as it is; `file://` begins a URL as others write it. A `?` may be part of either, so nothing but the one
+/// parameter of a file is taken for one.
 fn file(rest: &str) -> Result<StoreUrl, Error> {
+    let mut settings = ConnectSettings::default();
+    let rest = match rest.rsplit_once('?') {
+        Some((path, parameter)) if parameter.starts_with("any_file_system=") => {
+            url_parameters::read(parameter, &mut settings)?;
+            path
+        }
+        _ => rest,
+    };
     let path = match rest.strip_prefix("//") {
         None => PathBuf::from(rest),
         Some(rest) => {
@@ -176,7 +185,7 @@ fn file(rest: &str) -> Result<StoreUrl, Error> {
             PathBuf::from(&*decoded("url", path)?)
         }
     };
-    Ok(StoreUrl { store: Store::File { path }, settings: ConnectSettings::default() })
+    Ok(StoreUrl { store: Store::File { path }, settings })
 }
 
 fn memory(text: &str) -> Result<StoreUrl, Error> {

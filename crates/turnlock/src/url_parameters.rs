@@ -10,7 +10,7 @@ use crate::store_url::{decoded, number};
 use crate::tls::{Pem, Tls};
 
 /// All there are.
-const KNOWN: [&str; 17] = [
+const KNOWN: [&str; 18] = [
     "db",
     "user",
     "password_file",
@@ -28,6 +28,7 @@ const KNOWN: [&str; 17] = [
     "sentinel_user",
     "sentinel_password_file",
     "sentinel_password_env",
+    "any_file_system",
 ];
 
 /// Adds what the parameters say. Values are not shown in errors: one may be a password in the wrong place.
@@ -59,6 +60,7 @@ fn take(name: &'static str, value: &str, settings: &mut ConnectSettings) -> Resu
         "response_timeout" => settings.response_timeout = Some(duration(name, value)?),
         "replicas" => settings.replicas = Some(count(name, value)?),
         "messages" => settings.messages = Some(messages(name, value)?),
+        "any_file_system" => settings.any_file_system = Some(yes_or_no(name, value)?),
         "sentinel_user" => settings.sentinel_credentials.user = text(),
         "sentinel_password_file" => settings.sentinel_credentials.password_file = Some(value.into()),
         "sentinel_password_env" => settings.sentinel_credentials.password_env = text(),
@@ -74,14 +76,18 @@ fn take_for_tls(name: &'static str, value: &str, tls: &mut Tls) -> Result<(), Er
         "cert_file" => tls.certificate = file(),
         "key_file" => tls.key = file(),
         "server_name" => tls.server_name = Some(value.to_owned()),
-        "verify" => match value {
-            "yes" => tls.verify = Some(true),
-            "no" => tls.verify = Some(false),
-            _ => return Err(Error::bad_setting(name, "is yes or no")),
-        },
+        "verify" => tls.verify = Some(yes_or_no(name, value)?),
         _ => return Err(unknown(name)),
     }
     Ok(())
+}
+
+fn yes_or_no(setting: &'static str, value: &str) -> Result<bool, Error> {
+    match value {
+        "yes" => Ok(true),
+        "no" => Ok(false),
+        _ => Err(Error::bad_setting(setting, "is yes or no")),
+    }
 }
 
 fn count<T: TryFrom<i64>>(setting: &'static str, value: &str) -> Result<T, Error> {

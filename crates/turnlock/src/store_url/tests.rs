@@ -110,6 +110,35 @@ fn parameters_are_read() {
     assert!(settings.check_for_embedded("a store in memory").is_ok());
 }
 
+#[test]
+fn a_file_has_one_parameter() {
+    for (url, path, any_file_system) in [
+        ("file:/a/b", "/a/b", None),
+        ("file:/a?b=c", "/a?b=c", None),
+        ("file:/a?b?any_file_system=yes", "/a?b", Some(true)),
+        ("file:///a%20b?any_file_system=no", "/a b", Some(false)),
+        ("file:?any_file_system=yes", "", Some(true)),
+    ] {
+        let StoreUrl { store, settings } = StoreUrl::parse(url).expect(url);
+        assert_eq!(store, Store::File { path: path.into() }, "{url}");
+        assert_eq!(settings.any_file_system, any_file_system, "{url}");
+    }
+    for url in
+        ["file:/a?any_file_system=quokka", "redis://h?any_file_system=yes", "memory://?any_file_system=yes"]
+    {
+        let error = match StoreUrl::parse(url).map(|url| (url.store, url.settings)) {
+            Err(error) => error,
+            Ok((Store::Redis { servers, by_tls }, settings)) => {
+                settings.target(servers, by_tls, LIMIT).expect_err(url)
+            }
+            Ok((_, settings)) => settings.check_for_embedded("a store in memory").expect_err(url),
+        };
+        let Error::BadConfiguration { setting, .. } = &error else { panic!("{url}: {error}") };
+        assert_eq!(*setting, "any_file_system", "{url}: {error}");
+        assert!(!error.to_string().contains(CANARY), "{error}");
+    }
+}
+
 /// URLs that cannot be, and the setting that says so.
 const WRONG: &[(&str, &str)] = &[
     ("", "url"),

@@ -2,6 +2,7 @@
 
 mod clerk;
 mod ears;
+mod file_system;
 mod ledger;
 mod place;
 mod presence;

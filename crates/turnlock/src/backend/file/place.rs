@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use rusqlite::ErrorCode;
 use rustix::fs::{FlockOperation, flock};
 
-use super::schema;
 use super::trouble::Trouble;
+use super::{file_system, schema};
 use crate::error::Error;
 
 /// Where a store is: a file, and beside it a directory with something of each client.
@@ -18,6 +18,8 @@ pub(crate) struct Place {
     pub(super) clients: PathBuf,
     /// Whether the directory around it is ours to make.
     is_default: bool,
+    /// Whether it may be on a file system that is not known to be local.
+    any_file_system: bool,
 }
 
 impl Place {
@@ -40,10 +42,15 @@ impl Place {
         Ok(Self::at(path, false))
     }
 
+    /// The same, on a file system of any kind.
+    pub(crate) fn on_any_file_system(self) -> Self {
+        Self { any_file_system: true, ..self }
+    }
+
     fn at(database: PathBuf, is_default: bool) -> Self {
         let mut clients = database.clone().into_os_string();
         clients.push(".clients");
-        Self { database, clients: clients.into(), is_default }
+        Self { database, clients: clients.into(), is_default, any_file_system: false }
     }
 
     /// Makes what is missing, for this user alone, and refuses what is no store of ours without touching it.
@@ -60,7 +67,9 @@ impl Place {
                 directory.display()
             )));
         }
-        refuse_network(directory)?;
+        if !self.any_file_system {
+            file_system::check(directory)?;
+        }
         let is_there =
             self.database.try_exists().map_err(|error| Trouble::of_path(&self.database, &error))?;
         if is_there {
@@ -151,35 +160,6 @@ fn state_directory() -> Option<PathBuf> {
 
 fn private_directory(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
-}
-
-/// Locks of the system, and `SQLite`'s shared memory, mean nothing between machines: each would have a store of its own without
-/// knowing it.
-#[cfg(target_os = "linux")]
-fn refuse_network(directory: &Path) -> Result<(), Trouble> {
-    const NETWORK: [(u64, &str); 6] = [
-        (0x6969, "NFS"),
-        (0x517B, "SMB"),
-        (0xFF53_4D42, "CIFS"),
-        (0xFE53_4D42, "SMB"),
-        (0x5346_414F, "AFS"),
-        (0x00C3_6400, "Ceph"),
-    ];
-    let Ok(found) = rustix::fs::statfs(directory) else { return Ok(()) };
-    let kind = u64::try_from(found.f_type).unwrap_or_default() & 0xFFFF_FFFF;
-    match NETWORK.iter().find(|(number, _)| *number == kind) {
-        None => Ok(()),
-        Some((_, name)) => Err(Trouble::misplaced(format!(
-            "{} is on a network ({name}), where a store in a file excludes nobody on other machines: name a file on a local \
-             disk, or use Redis",
-            directory.display()
-        ))),
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn refuse_network(_: &Path) -> Result<(), Trouble> {
-    Ok(())
 }
 
 fn bad(reason: impl Into<String>) -> Error {

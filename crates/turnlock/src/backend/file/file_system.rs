@@ -1,0 +1,144 @@
+//! Which file systems are local to a machine.
+
+use std::path::Path;
+
+use super::trouble::Trouble;
+
+/// Refuses a directory whose file system is not known to be local. Locks of the system, and `SQLite`'s shared memory, often mean
+/// nothing between machines: each would take the holds of the others for those of dead processes.
+pub(super) fn check(directory: &Path) -> Result<(), Trouble> {
+    let Err(name) = look_at(directory) else { return Ok(()) };
+    Err(Trouble::misplaced(format!(
+        "{} is not known to be on a local disk (its file system is {name}): where several machines share it, each voids the \
+         locks of the others. Name a file on a local disk, or use Redis. If only this machine uses it, as with directories \
+         that a container or a virtual machine has from its host, write ?any_file_system=yes after the path",
+        directory.display()
+    )))
+}
+
+/// The name of the file system, if it is not known to be local.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn look_at(directory: &Path) -> Result<(), String> {
+    let found = rustix::fs::statfs(directory).map_err(|error| format!("unknown: {error}"))?;
+    // A number of 32 bits, which is negative on some systems.
+    judge(u64::try_from(i128::from(found.f_type) & 0xFFFF_FFFF).unwrap_or_default())
+}
+
+#[cfg(any(target_vendor = "apple", target_os = "freebsd", target_os = "dragonfly", target_os = "openbsd"))]
+fn look_at(directory: &Path) -> Result<(), String> {
+    /// The same number on all of them.
+    const MNT_LOCAL: u64 = 0x1000;
+    let found = rustix::fs::statfs(directory).map_err(|error| format!("unknown: {error}"))?;
+    let flags = u64::try_from(found.f_flags).unwrap_or_default();
+    if flags & MNT_LOCAL != 0 { Ok(()) } else { Err("not marked as local".to_owned()) }
+}
+
+/// Other systems do not say it in a way that is known here.
+#[cfg(not(any(
+    target_os = "linux",
+    target_os = "android",
+    target_vendor = "apple",
+    target_os = "freebsd",
+    target_os = "dragonfly",
+    target_os = "openbsd"
+)))]
+fn look_at(_: &Path) -> Result<(), String> {
+    Err("unknown".to_owned())
+}
+
+/// What the number of a file system on Linux says; if it is not known to be local, its name.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn judge(number: u64) -> Result<(), String> {
+    if LOCAL.iter().any(|(local, _)| *local == number) {
+        return Ok(());
+    }
+    let known = OTHERS.iter().find(|(other, _)| *other == number);
+    Err(known.map_or_else(|| format!("of the unknown type {number:#x}"), |(_, name)| (*name).to_owned()))
+}
+
+/// What only one kernel can have mounted for writing. Those of layers (overlay, aufs, eCryptfs) need a local one below.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const LOCAL: [(u64, &str); 21] = [
+    (0xEF53, "ext2, ext3, ext4"),
+    (0x5846_5342, "XFS"),
+    (0x9123_683E, "Btrfs"),
+    (0xF2F5_2010, "F2FS"),
+    (0x2FC1_2FC1, "ZFS"),
+    (0xCA45_1A4E, "bcachefs"),
+    (0x3153_464A, "JFS"),
+    (0x5265_4973, "ReiserFS"),
+    (0x3434, "NILFS"),
+    (0x2405_1905, "UBIFS"),
+    (0x72B6, "JFFS2"),
+    (0x0001_1954, "UFS"),
+    (0x482B, "HFS+"),
+    (0x4D44, "FAT"),
+    (0x2011_BAB0, "exFAT"),
+    (0x7366_746E, "NTFS"),
+    (0x0102_1994, "tmpfs"),
+    (0x8584_58F6, "ramfs"),
+    (0x794C_7630, "overlay"),
+    (0x6175_6673, "aufs"),
+    (0xF15F, "eCryptfs"),
+];
+
+/// Names for those that several machines may share.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const OTHERS: [(u64, &str); 18] = [
+    (0x6969, "NFS"),
+    (0x517B, "SMB"),
+    (0xFF53_4D42, "CIFS"),
+    (0xFE53_4D42, "SMB"),
+    (0x5346_414F, "AFS"),
+    (0x6B41_4653, "AFS"),
+    (0x00C3_6400, "Ceph"),
+    (0x0BD0_0BD0, "Lustre"),
+    (0x4750_4653, "GPFS"),
+    (0x1983_0326, "BeeGFS"),
+    (0x0116_1970, "GFS2"),
+    (0x7461_636F, "OCFS2"),
+    (0x2003_0528, "OrangeFS"),
+    (0x7375_7245, "Coda"),
+    (0x0102_1997, "9p"),
+    (0x6573_5546, "FUSE"),
+    (0x786F_4256, "vboxsf"),
+    (0xBACB_ACBC, "vmhgfs"),
+];
+
+#[cfg(all(test, any(target_os = "linux", target_os = "android")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_known_to_be_local_is_taken() {
+        for number in [0xEF53, 0x5846_5342, 0x9123_683E, 0x0102_1994, 0x794C_7630, 0x2FC1_2FC1] {
+            assert_eq!(judge(number), Ok(()), "{number:#x}");
+        }
+        for (number, name) in [
+            (0x6969, "NFS"),
+            (0xFF53_4D42, "CIFS"),
+            (0x0BD0_0BD0, "Lustre"),
+            (0x4750_4653, "GPFS"),
+            (0x1983_0326, "BeeGFS"),
+            (0x0102_1997, "9p"),
+            (0x6573_5546, "FUSE"),
+            (0x1234_5678, "of the unknown type 0x12345678"),
+            (0, "of the unknown type 0x0"),
+        ] {
+            assert_eq!(judge(number), Err(name.to_owned()), "{number:#x}");
+        }
+    }
+
+    #[test]
+    fn no_number_is_on_both_lists() {
+        let both = LOCAL.iter().find(|(number, _)| OTHERS.iter().any(|(other, _)| number == other));
+        assert_eq!(both, None);
+    }
+
+    #[test]
+    fn what_is_mounted_here_is_told_apart() {
+        assert_eq!(look_at(&std::env::temp_dir()), Ok(()));
+        assert!(look_at(Path::new("/proc")).is_err());
+        assert!(look_at(Path::new("/no/such/directory")).is_err());
+    }
+}
