@@ -7,7 +7,6 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, TransactionBehavior};
 use turnlock_core::model::{Claim, Item, Now, Released, Renewed, Snapshot};
 use turnlock_core::{ClientId, Kind, Lease, LockName};
 
-use super::clerk;
 use super::ears::Ears;
 use super::place::Place;
 use super::presence::{self, Presence};
@@ -17,6 +16,7 @@ use super::schema;
 use super::trouble::Trouble;
 use super::turn::{Call, Said, Turn};
 use super::wake_pipe;
+use super::{boot, clerk};
 use crate::backend::embedded::now;
 use crate::backend::{Search, Sightings};
 
@@ -256,7 +256,7 @@ fn connect_once(place: &Place, presence: &Presence) -> Result<Connection, Troubl
     schema::set_up(&mut connection)?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let is_in_use = presence::clear_away_the_dead(place);
-    schema::migrate(&transaction, &schema::boot_id(), now(), is_in_use)?;
+    schema::migrate(&transaction, boot::id().as_deref(), now(), is_in_use)?;
     presence.show().map_err(|error| Trouble::of_io(&error))?;
     schema::forget_the_dead(&transaction, |client| presence::is_alive(place, client))?;
     transaction.commit().map_err(Trouble::of_commit)?;

@@ -1,5 +1,6 @@
 //! Locks between the processes of one machine, with no server: the models of the core in the rows of one `SQLite` file.
 
+mod boot;
 mod clerk;
 mod ears;
 mod file_system;

@@ -10,6 +10,7 @@ use rusqlite::{Connection, OpenFlags, Transaction};
 use turnlock_core::ClientId;
 use turnlock_core::model::Now;
 
+use super::boot;
 use super::row::Row;
 use super::trouble::Trouble;
 
@@ -61,7 +62,7 @@ pub(super) fn set_up(connection: &mut Connection) -> Result<(), Trouble> {
 /// started anew.
 pub(super) fn migrate(
     transaction: &Transaction<'_>,
-    boot: &str,
+    boot: Option<&str>,
     now: Now,
     is_in_use: bool,
 ) -> Result<(), Trouble> {
@@ -84,11 +85,8 @@ pub(super) fn migrate(
         )?;
         transaction.pragma_update(None, "user_version", FORMAT)?;
     }
-    let before: Option<String> = transaction.query_row("SELECT max(id) FROM boot", [], |row| row.get(0))?;
-    if before.as_deref() != Some(boot) && !boot.is_empty() && !is_in_use {
+    if !is_in_use && boot::note(transaction, boot, now.moment)? {
         begin_anew(transaction, now)?;
-        transaction.execute("DELETE FROM boot", [])?;
-        transaction.execute("INSERT INTO boot VALUES (?1)", [boot])?;
     }
     Ok(())
 }
@@ -121,12 +119,4 @@ pub(super) fn forget_the_dead(
         transaction.execute(unused, [&id])?;
     }
     Ok(())
-}
-
-/// What tells one start of the machine from another. Where the system does not say it, all are taken for one: then a client of
-/// an earlier start is known to be dead by its lock alone.
-pub(super) fn boot_id() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
-        .map(|id| id.trim().to_owned())
-        .unwrap_or_default()
 }

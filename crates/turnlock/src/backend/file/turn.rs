@@ -4,6 +4,7 @@ use rusqlite::Transaction;
 use turnlock_core::model::{Claim, Item, Now, OfAnotherKind, Wake};
 use turnlock_core::{ClientId, LockName};
 
+use super::boot;
 use super::place::Place;
 use super::row::Row;
 use super::trouble::Trouble;
@@ -56,6 +57,7 @@ impl<'a> Turn<'a> {
         let row = self.row(claim.name)?;
         row.settle(client, now);
         row.keep(claim.owner, claim.permits);
+        boot::note_clock(&self.transaction, now.moment)?;
         Ok(())
     }
 
