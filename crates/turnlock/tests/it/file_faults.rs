@@ -23,7 +23,6 @@ pub(crate) const CASES: &[Case] = cases![
     a_damaged_file_is_an_error_and_is_left_as_it_is,
     a_damaged_row_harms_only_its_own_name,
     a_place_that_cannot_be_is_told,
-    a_file_system_that_is_not_known_to_be_local_is_refused,
     a_store_is_its_users_alone,
     a_newer_format_is_refused,
     what_was_held_before_the_machine_started_is_void,
@@ -327,28 +326,6 @@ async fn a_place_that_cannot_be_is_told(_: Rig) {
     }
     let error = Client::connect("file://host/path").await.expect_err("another machine");
     assert!(matches!(error, Error::BadConfiguration { setting: "url", .. }), "{error}");
-}
-
-/// The file system of /proc stands for all that are not known to be local.
-async fn a_file_system_that_is_not_known_to_be_local_is_refused(rig: Rig) {
-    let url = "file:/proc/jobs.locks";
-    if cfg!(target_os = "linux") {
-        let refused = Client::connect(url).await.expect_err("refused").to_string();
-        assert!(refused.contains("any_file_system=yes") && refused.contains("voids the locks"), "{refused}");
-        for tried in [
-            Client::connect(&format!("{url}?any_file_system=yes")).await,
-            Client::builder().any_file_system(true).connect(url).await,
-        ] {
-            let error = tried.expect_err("no file can be made there").to_string();
-            assert!(!error.contains("any_file_system"), "{error}");
-        }
-    }
-    let url = format!("{}?any_file_system=yes", rig.file().url());
-    let client = Client::connect(&url).await.expect("the same file");
-    let name = rig.name();
-    let guard = client.lock(&name).lock().await.expect("free");
-    assert!(rig.client().await.lock(&name).try_lock().await.expect("an answer").is_none());
-    guard.unlock().await.expect("held");
 }
 
 async fn a_store_is_its_users_alone(rig: Rig) {

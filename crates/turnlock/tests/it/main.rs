@@ -14,6 +14,7 @@ mod fail_over;
 mod family;
 mod faults;
 mod file_faults;
+mod file_machine;
 mod file_store;
 mod find;
 mod ground;
@@ -131,7 +132,9 @@ fn main() {
     trials.extend(
         paused::CASES.iter().map(|case| trial(Store::Redis, Kind::Permits, *case, Store::Redis.missing())),
     );
-    trials.extend(file_faults::CASES.iter().map(|case| trial(Store::File, Kind::Lock, *case, None)));
+    for case in [file_faults::CASES, file_machine::CASES].concat() {
+        trials.push(trial(Store::File, Kind::Lock, case, None));
+    }
     trials.extend(replicas::trials());
     let missing = Store::Redis.missing();
     for case in [network_faults::CASES, child::CASES, told::CASES, red_lock::CASES].concat() {
