@@ -95,11 +95,9 @@ impl FaultProxy {
         self.rule.send_modify(|rule| rule.resets += 1);
     }
 
-    /// Leads to another server from now on, as an address that is moved does: connections there are end as with
-    /// [`reset_all`](Self::reset_all).
+    /// Leads new connections to another server, as an address that is moved does; those there are stay where they lead.
     pub fn lead_to(&self, upstream_port: u16) {
         self.upstream.store(upstream_port, Ordering::SeqCst);
-        self.reset_all();
     }
 
     /// While true, new connections are closed as soon as they are accepted; those there are go on.

@@ -26,6 +26,7 @@ mod network_faults;
 mod paused;
 mod red_lock;
 mod replicas;
+mod revoked;
 mod rig;
 mod secrets;
 mod server_clock;
@@ -132,12 +133,16 @@ fn main() {
     trials.extend(
         paused::CASES.iter().map(|case| trial(Store::Redis, Kind::Permits, *case, Store::Redis.missing())),
     );
+    for kind in [Kind::Lock, Kind::Plain, Kind::Read, Kind::Write] {
+        let cases = revoked::KIND_CASES.iter();
+        trials.extend(cases.map(|case| trial(Store::Redis, kind, *case, Store::Redis.missing())));
+    }
     for case in [file_faults::CASES, file_machine::CASES].concat() {
         trials.push(trial(Store::File, Kind::Lock, case, None));
     }
     trials.extend(replicas::trials());
     let missing = Store::Redis.missing();
-    for case in [network_faults::CASES, child::CASES, told::CASES, red_lock::CASES].concat() {
+    for case in [network_faults::CASES, child::CASES, told::CASES, red_lock::CASES, revoked::CASES].concat() {
         trials.push(trial(Store::Redis, Kind::Lock, case, missing.clone()));
     }
     let of_locks = [(Kind::Lock, server_clock::CASES), (Kind::Lock, clock_steps::CASES)];

@@ -27,7 +27,7 @@ pub(super) fn breaks_connection(error: &RedisError) -> bool {
 }
 
 /// Whether the server is a replica: whoever stands behind the address now may be another one.
-fn is_of_replica(error: &RedisError) -> bool {
+pub(super) fn is_of_replica(error: &RedisError) -> bool {
     matches!(error.kind(), ErrorKind::Server(ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown))
         // Up to Redis 6 the code stands inside the text of the script's error.
         || error.detail().is_some_and(|text| text.contains("READONLY"))
@@ -167,10 +167,29 @@ pub(super) fn is_split(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::TryAgain)
 }
 
-/// Whether a failure is for that reason.
-pub(super) fn is_of_split(failure: &Failure) -> bool {
-    let FailureKind::Unavailable(cause) = &failure.kind else { return false };
-    cause.downcast_ref::<Refusal>().is_some_and(|refusal| is_split(&refusal.0))
+/// How to find the lines of a batch that a refusal is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Division {
+    /// Each line in a call of its own: most of them are refused together only.
+    Each,
+    /// By halves: most of them are not concerned.
+    Halves,
+}
+
+/// How to go on with a batch that was refused as a whole; `None` when it would be refused in parts as well.
+pub(super) fn division(failure: &Failure) -> Option<Division> {
+    match &failure.kind {
+        FailureKind::Unavailable(cause) => {
+            let is_split = cause.downcast_ref::<Refusal>().is_some_and(|refusal| is_split(&refusal.0));
+            is_split.then_some(Division::Each)
+        }
+        // A key, and not the command, is what this user has no right to.
+        FailureKind::Denied(cause) => {
+            let text = cause.downcast_ref::<Refusal>().and_then(|refusal| refusal.0.detail());
+            text.is_some_and(|text| text.contains("key")).then_some(Division::Halves)
+        }
+        _ => None,
+    }
 }
 
 /// Whether another look at the cluster is worth while.
@@ -186,11 +205,71 @@ pub(super) fn is_denial(error: &RedisError) -> bool {
             | ErrorKind::InvalidClientConfig
             | ErrorKind::Server(ServerErrorKind::NoPerm)
     ) || matches!(error.code(), Some("NOAUTH" | "WRONGPASS" | "NOPERM"))
-        // What a command inside a script is refused with.
-        || error.detail().is_some_and(|text| text.contains("The user executing the script can't"))
+        || error.detail().is_some_and(|text| DENIED_IN_SCRIPT.iter().any(|words| text.contains(words)))
 }
+
+/// What a command inside a script is refused with: up to Redis 7.0, and from 7.2 on and by Valkey, where the code is ERR.
+const DENIED_IN_SCRIPT: [&str; 2] = ["The user executing the script", "ACL failure in script"];
 
 /// Whether the server wants a password first.
 pub(super) fn is_unauthenticated(error: &RedisError) -> bool {
     error.code() == Some("NOAUTH")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The error that a server answers with these words.
+    fn error(text: &str) -> RedisError {
+        let answer = redis::parse_redis_value(format!("-{text}\r\n").as_bytes()).expect("an answer");
+        answer.extract_error().expect_err("an error")
+    }
+
+    #[test]
+    fn denials_of_all_servers_are_known() {
+        for text in [
+            "NOPERM this user has no permissions to run the 'evalsha' command or its subcommand",
+            "NOPERM User reader has no permissions to run the 'evalsha' command",
+            "NOPERM No permissions to access a key",
+            "NOAUTH Authentication required.",
+            "WRONGPASS invalid username-password pair or user is disabled.",
+            // Inside a script: Redis 6.2, Redis 7.0, Redis 7.2 and Valkey.
+            "ERR Error running script (call to f_00): @user_script:12: @user_script: 12: The user executing the script can't \
+             run this command or subcommand",
+            "ERR Error running script (call to f_00): @user_script:12: @user_script: 12: The user executing the script is \
+             lacking the permissions for the command",
+            "NOPERM The user executing the script can't access at least one of the keys mentioned in the command arguments \
+             script: 00, on @user_script:12.",
+            "ERR ACL failure in script: User reader has no permissions to run the 'pexpire' command script: 00, on \
+             @user_script:12.",
+            "ERR ACL failure in script: No permissions to access a key script: 00, on @user_script:12.",
+        ] {
+            assert!(is_denial(&error(text)), "{text}");
+            assert!(!breaks_connection(&error(text)), "{text}");
+            assert!(matches!(from_error(error(text), None).kind, FailureKind::Denied(_)), "{text}");
+        }
+        for text in ["ERR wrong number of arguments", "LOADING Redis is loading the dataset in memory"] {
+            assert!(!is_denial(&error(text)), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_replica_is_known_by_its_words() {
+        for text in [
+            "READONLY You can't write against a read only replica.",
+            "READONLY You can't write against a read only replica. script: 00, on @user_script:12.",
+            "ERR Error running script (call to f_00): @user_script:12: @user_script: 12: -READONLY You can't write against \
+             a read only replica.",
+            "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+        ] {
+            assert!(is_of_replica(&error(text)) && breaks_connection(&error(text)), "{text}");
+        }
+        for text in [
+            "MISCONF Redis is configured to save RDB snapshots",
+            "NOREPLICAS Not enough good replicas to write.",
+        ] {
+            assert!(!breaks_connection(&error(text)), "{text}");
+        }
+    }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, Pipeline, RedisError, RedisResult, Value};
+use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use turnlock_core::Moment;
 
@@ -30,6 +31,9 @@ pub(super) struct Link {
     /// it have their answer, and do not try one after the other.
     dialling: tokio::sync::Mutex<Option<(Moment, Failure)>>,
     was_connected: AtomicBool,
+    /// Whether the last connection led to a server that has become a replica.
+    was_replica: AtomicBool,
+    left_replica: Notify,
 }
 
 /// What a connection is for.
@@ -108,6 +112,8 @@ impl Link {
             wire: Mutex::new(None),
             dialling: tokio::sync::Mutex::new(None),
             was_connected: AtomicBool::new(false),
+            was_replica: AtomicBool::new(false),
+            left_replica: Notify::new(),
         }
     }
 
@@ -196,6 +202,7 @@ impl Link {
     /// What an error means that came over the connection, or of it.
     pub(super) fn judge(&self, wire: &Wire, error: RedisError, sent: Sent) -> Outcome {
         if failure::breaks_connection(&error) {
+            self.was_replica.fetch_or(failure::is_of_replica(&error), Ordering::Relaxed);
             self.hang_up(wire);
         } else {
             wire.has_answered();
@@ -251,7 +258,16 @@ impl Link {
             tracing::info!(connection = wire.number, place = %self.place, "connected again");
             self.common.tell(|signals| signals.server_changed());
         }
+        if self.was_replica.swap(false, Ordering::Relaxed) {
+            self.left_replica.notify_one();
+        }
         Ok(wire)
+    }
+
+    /// Ready when this connection was made anew because the server had become a replica. Another connection to the same
+    /// address may still lead there, and stay open. For one task.
+    pub(super) async fn left_replica(&self) {
+        self.left_replica.notified().await;
     }
 
     /// Asks a connection that was not used for a while whether it is there. A request that is lost on a dead one would be in

@@ -166,6 +166,7 @@ impl Listener {
         }
         let all: Vec<_> = self.channels.keys().cloned().collect();
         let place = self.place.clone();
+        let link = Arc::clone(&self.link);
         let epoch = inlet.epoch;
         if !self.subscribe(&mut inlet, all, Occasion::Resumed).await {
             return End::ConnectionLost;
@@ -197,6 +198,8 @@ impl Listener {
                     return End::ConnectionLost;
                 }
                 () = place.moves_on_from(epoch) => return End::ConnectionLost,
+                // Messages of the new master may never reach the server that this one leads to.
+                () = link.left_replica() => return End::ConnectionLost,
             }
         }
     }

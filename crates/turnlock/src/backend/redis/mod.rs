@@ -100,7 +100,7 @@ impl Redis {
         })
     }
 
-    /// One request for many lines, each of which has an outcome of its own.
+    /// One request for many lines, each of which has an outcome of its own; in a cluster, one for each slot.
     fn batch<L: Clone + Send + Sync + 'static, T: Send + 'static>(
         &self,
         lines: &[L],
@@ -110,16 +110,14 @@ impl Redis {
         finish: Finish<Vec<Option<T>>>,
     ) -> Step<Vec<Option<T>>> {
         let topology = self.topology.clone();
-        if !matches!(topology, Topology::Cluster(_)) {
-            return deliver(topology, call(lines), delivery, finish);
-        }
+        let is_cluster = matches!(topology, Topology::Cluster(_));
         let lines = lines.to_vec();
         Box::pin(async move {
             let run = |lines: &[L]| {
                 let delivery = Delivery { is_divisible: lines.len() > 1, ..delivery };
                 deliver(topology.clone(), call(lines), delivery, finish)
             };
-            batches::by_slot(&lines, |line| name(line).slot(), run).await
+            batches::run(lines, |line| if is_cluster { name(line).slot() } else { 0 }, run).await
         })
     }
 }

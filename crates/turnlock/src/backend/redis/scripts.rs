@@ -90,7 +90,7 @@ scripts! {
     LOCK_ACQUIRE = "lock_acquire_step" "lock_acquire";
     LOCK_RELEASE = "lock_release_step" "lock_release";
     CONVOY = "lock_acquire_step" "lock_release_step" "plain_acquire_step" "plain_release_step" "convoy";
-    LOCK_RENEW = "lock_renew";
+    LOCK_RENEW = "lines" "lock_renew";
     LOCK_KEEP = "lock_keep";
     LOCK_FORCE_UNLOCK = "lock_force_unlock";
     LOCK_INSPECT = "lock_inspect";
@@ -98,12 +98,12 @@ scripts! {
     FAIR_ACQUIRE = "lock_acquire_step" "fair_queue" "fair_acquire";
     FAIR_RELEASE = "lock_release_step" "fair_queue" "fair_release";
     FAIR_KEEP = "fair_queue" "fair_keep";
-    FAIR_ATTEND = "fair_queue" "fair_attend";
+    FAIR_ATTEND = "lines" "fair_queue" "fair_attend";
     FAIR_FORCE_UNLOCK = "fair_queue" "fair_force_unlock";
     FAIR_INSPECT = "fair_inspect";
     PLAIN_ACQUIRE = "plain_acquire_step" "plain_acquire";
     PLAIN_RELEASE = "plain_release_step" "plain_release";
-    PLAIN_RENEW = "plain_renew";
+    PLAIN_RENEW = "lines" "plain_renew";
     PLAIN_KEEP = "plain_keep";
     PLAIN_FORCE_UNLOCK = "plain_force_unlock";
     PLAIN_INSPECT = "plain_inspect";
@@ -113,7 +113,7 @@ scripts! {
     SEMAPHORE_INSPECT = "semaphore_inspect";
     PERMITS_ACQUIRE = "requests" "permits" "permits_acquire";
     PERMITS_RELEASE = "requests" "permits" "permits_release";
-    PERMITS_RENEW = "requests" "permits" "permits_renew";
+    PERMITS_RENEW = "lines" "requests" "permits" "permits_renew";
     PERMITS_KEEP = "requests" "permits" "permits_keep";
     PERMITS_PERFORM = "requests" "permits" "permits_perform";
     PERMITS_INSPECT = "requests" "permits" "permits_inspect";
@@ -126,7 +126,7 @@ scripts! {
     READ_RELEASE = "read_write_holds" "read_release";
     WRITE_ACQUIRE = "read_write_holds" "write_acquire";
     WRITE_RELEASE = "read_write_holds" "write_release";
-    READ_WRITE_RENEW = "read_write_holds" "read_write_renew";
+    READ_WRITE_RENEW = "lines" "read_write_holds" "read_write_renew";
     READ_WRITE_KEEP = "read_write_holds" "read_write_keep";
     READ_WRITE_FORCE_UNLOCK = "read_write_holds" "read_write_force_unlock";
     READ_WRITE_INSPECT = "read_write_holds" "read_write_inspect";

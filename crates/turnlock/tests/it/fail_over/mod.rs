@@ -1,6 +1,7 @@
 //! Servers that die, move and come back, while locks are taken.
 
 mod cluster;
+mod demotion;
 mod history;
 mod migration;
 mod minority;
@@ -12,12 +13,12 @@ use std::time::Duration;
 
 use libtest_mimic::Trial;
 use redis::AsyncCommands;
-use turnlock_testkit::{ClusterSet, RedisServer, SentinelSet, trial};
+use turnlock_testkit::{ClusterSet, RedisServer, ReplicaSet, SentinelSet, trial};
 
 use history::{Outcome, Turn, now, overlaps};
 use team::Team;
 
-use crate::CaseFuture;
+use crate::{CaseFuture, revoked};
 
 pub(crate) use team::work;
 
@@ -37,7 +38,11 @@ macro_rules! on {
     };
 }
 
-const CASES: [&[ShapeCase]; 2] = [
+const CASES: [&[ShapeCase]; 3] = [
+    on![ReplicaSet:
+        demotion::who_only_renews_follows_the_address,
+        demotion::waiters_go_on_with_the_new_master,
+    ],
     on![SentinelSet:
         sentinel::no_turn_is_lost_in_ten_fail_overs,
         sentinel::what_is_held_and_waited_for_goes_on,
@@ -55,6 +60,7 @@ const CASES: [&[ShapeCase]; 2] = [
         cluster::wrong_addresses_are_told_at_once,
         migration::turns_go_on_while_a_slot_moves,
         migration::a_half_moved_lock_is_left_alone,
+        revoked::a_hold_that_is_denied_in_a_cluster_costs_no_other,
     ],
 ];
 

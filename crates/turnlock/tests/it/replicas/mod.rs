@@ -54,7 +54,7 @@ fn hasty() -> Builder {
 }
 
 /// So many replicas of the rig's server, all in touch with it.
-async fn replicas(rig: &Rig, count: usize) -> Vec<RedisServer> {
+pub(crate) async fn replicas(rig: &Rig, count: usize) -> Vec<RedisServer> {
     let port = rig.server().port();
     let mut replicas = Vec::new();
     for _ in 0..count {

@@ -51,6 +51,7 @@ impl Site {
     /// Moves the address to the replica.
     pub(super) fn move_address(&self) {
         self.address.lead_to(self.heir.port());
+        self.address.reset_all();
     }
 
     /// A client of the replica alone.

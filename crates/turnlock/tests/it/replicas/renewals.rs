@@ -7,6 +7,7 @@ use turnlock::{Client, Error, LostReason};
 use turnlock_testkit::{eventually, in_time, within};
 
 use super::{Rig, hasty, ms, replicas};
+use crate::revoked::an_acknowledged_hold_that_is_denied_costs_no_other;
 use crate::rig::{NO_POLL, PROMPT};
 use crate::{Case, cases};
 
@@ -16,6 +17,7 @@ pub(crate) const CASES: &[Case] = cases![
     what_is_gone_is_lost_at_once_whatever_the_replicas_say,
     what_is_kept_is_acknowledged,
     fewer_renewals_than_holds_and_each_by_its_number,
+    an_acknowledged_hold_that_is_denied_costs_no_other,
 ];
 
 async fn a_hold_that_is_not_acknowledged_is_lost_at_its_end_and_not_before(rig: Rig) {

@@ -51,8 +51,11 @@ end
 local places = {}
 for i = 1, #ARGV / 2 do
   local key, arg = 4 * i, 2 * i
-  local fine, place =
-    pcall(attend, KEYS[key - 3], KEYS[key - 2], KEYS[key - 1], KEYS[key], ARGV[arg - 1], ARGV[arg])
-  places[i] = fine and place or -1
+  local place, failure =
+    line(attend, KEYS[key - 3], KEYS[key - 2], KEYS[key - 1], KEYS[key], ARGV[arg - 1], ARGV[arg])
+  if failure then
+    return failure
+  end
+  places[i] = place
 end
 return places

@@ -7,21 +7,24 @@
 -- Reply: a list, one number a lock: 1 the owner holds it, 0 it does not, -1 this one failed
 --
 -- Each line is on its own: a key of another type does not spoil the rest. Nothing is touched that is not the owner's.
-local outcomes = {}
-for i = 1, #ARGV / 2 do
-  local lock = KEYS[i]
-  local owner, lease = ARGV[2 * i - 1], tonumber(ARGV[2 * i])
-  local held = redis.pcall('hexists', lock, owner)
-  if held == 1 and lease > 0 then
+local function renew(lock, owner, lease)
+  if redis.call('hexists', lock, owner) == 0 then
+    return 0
+  end
+  if lease > 0 then
     -- A write in any case, also where nothing changes: replicas acknowledge writes, and nothing else.
     local rest = math.max(redis.call('pttl', lock), lease)
-    if type(redis.pcall('pexpire', lock, string.format('%.0f', rest))) == 'table' then
-      held = -1
-    end
+    redis.call('pexpire', lock, string.format('%.0f', rest))
   end
-  if type(held) == 'table' then
-    held = -1
+  return 1
+end
+
+local outcomes = {}
+for i = 1, #ARGV / 2 do
+  local outcome, failure = line(renew, KEYS[i], ARGV[2 * i - 1], tonumber(ARGV[2 * i]))
+  if failure then
+    return failure
   end
-  outcomes[i] = held
+  outcomes[i] = outcome
 end
 return outcomes

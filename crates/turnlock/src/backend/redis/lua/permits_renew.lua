@@ -25,8 +25,11 @@ local outcomes = {}
 local next_argument = 1
 while next_argument <= #ARGV do
   local lease, count = tonumber(ARGV[next_argument]), tonumber(ARGV[next_argument + 1])
-  local done, outcome = pcall(renew, KEYS[#outcomes + 1], ids_among(ARGV, next_argument + 2, count), lease)
-  outcomes[#outcomes + 1] = done and outcome or -1
+  local outcome, failure = line(renew, KEYS[#outcomes + 1], ids_among(ARGV, next_argument + 2, count), lease)
+  if failure then
+    return failure
+  end
+  outcomes[#outcomes + 1] = outcome
   next_argument = next_argument + 2 + count
 end
 return outcomes

@@ -22,7 +22,7 @@ local function renew(lock, owner, lease, below)
     end
     count = hold_count(count)
     if not count then
-      return -1
+      return corrupt(NO_COUNT)
     end
     local ttls = {}
     rest = rest_of(below, owner, count, ttls)
@@ -31,8 +31,9 @@ local function renew(lock, owner, lease, below)
     end
     if lease > 0 then
       for number = 1, count do
-        if type(extend(hold_key(below, owner, number), ttls[number], lease)) == 'table' then
-          return -1
+        local expiry = extend(hold_key(below, owner, number), ttls[number], lease)
+        if type(expiry) == 'table' then
+          return expiry
         end
       end
     end
@@ -40,7 +41,7 @@ local function renew(lock, owner, lease, below)
   if lease > 0 then
     local expiry = extend_or_confirm(lock, redis.call('pttl', lock), math.max(lease, rest))
     if type(expiry) == 'table' then
-      return -1
+      return expiry
     end
   end
   return 1
@@ -48,7 +49,10 @@ end
 
 local outcomes = {}
 for i = 1, #ARGV / 3 do
-  local done, outcome = pcall(renew, KEYS[i], ARGV[3 * i - 2], tonumber(ARGV[3 * i - 1]), ARGV[3 * i])
-  outcomes[i] = done and outcome or -1
+  local outcome, failure = line(renew, KEYS[i], ARGV[3 * i - 2], tonumber(ARGV[3 * i - 1]), ARGV[3 * i])
+  if failure then
+    return failure
+  end
+  outcomes[i] = outcome
 end
 return outcomes

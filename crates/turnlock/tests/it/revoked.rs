@@ -1,0 +1,113 @@
+//! The right to one key is taken away from a client that holds, or waits for, many: only that one is lost.
+
+use std::time::Instant;
+
+use turnlock::{Builder, Client, Error, Guard, LostReason};
+use turnlock_testkit::{ClusterSet, RedisServer, eventually, within};
+
+use crate::rig::{Kind, KindClient, NO_POLL, Rig, ms, until_waiting};
+use crate::{Case, cases};
+
+pub(crate) const CASES: &[Case] = cases![a_waiter_that_is_denied_costs_no_other_its_place];
+
+/// For kinds that are renewed in ways of their own.
+pub(crate) const KIND_CASES: &[Case] = cases![a_hold_that_is_denied_costs_no_other];
+
+const WATCHDOG: u64 = 3_000;
+
+/// How many others there are.
+const OTHERS: usize = 49;
+
+/// Makes a user who may do everything.
+async fn make_user(server: &RedisServer) {
+    let words = ["ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all"];
+    let _: () = server.ask(&words).await.expect("made");
+}
+
+/// Leaves the user the keys that have "good" in them, and its own introduction.
+async fn revoke(server: &RedisServer) {
+    let words = ["ACL", "SETUSER", "app", "resetkeys", "~*good*", "~turnlock_client:*"];
+    let _: () = server.ask(&words).await.expect("changed");
+}
+
+fn builder() -> Builder {
+    Client::builder().watchdog(ms(WATCHDOG)).poll(NO_POLL)
+}
+
+fn url(server: &RedisServer) -> String {
+    format!("redis://app:secret@127.0.0.1:{}", server.port())
+}
+
+async fn a_hold_that_is_denied_costs_no_other(rig: Rig) {
+    make_user(rig.server()).await;
+    let client = rig.client_at(builder(), &url(rig.server())).await;
+    only_one_is_lost(&client, 0, &[rig.server()]).await;
+}
+
+/// The same where replicas must acknowledge renewals.
+pub(crate) async fn an_acknowledged_hold_that_is_denied_costs_no_other(rig: Rig) {
+    let _replicas = crate::replicas::replicas(&rig, 1).await;
+    make_user(rig.server()).await;
+    let client = rig.client_at(builder(), &url(rig.server())).await;
+    only_one_is_lost(&client, 1, &[rig.server()]).await;
+}
+
+/// The same in a cluster, where the lines of one slot go together.
+pub(crate) async fn a_hold_that_is_denied_in_a_cluster_costs_no_other() {
+    let set = ClusterSet::start().await;
+    for node in set.nodes() {
+        make_user(node).await;
+    }
+    let url = set.url().replace("redis+cluster://", "redis+cluster://app:secret@");
+    let client = KindClient::new(builder().connect(&url).await.expect("a cluster"), Kind::Lock);
+    let nodes: Vec<_> = set.nodes().iter().collect();
+    only_one_is_lost(&client, 0, &nodes).await;
+}
+
+/// Takes many locks of one slot, has the right to one of them taken away, and sees the others through three leases.
+async fn only_one_is_lost(client: &KindClient, replicas: u32, servers: &[&RedisServer]) {
+    let mut others: Vec<Guard> = Vec::new();
+    let bad = client.lock("{slot}bad").acknowledged_by(replicas).lock().await.expect("free");
+    for number in 0..OTHERS {
+        let lock = client.lock(&format!("{{slot}}good{number}")).acknowledged_by(replicas);
+        others.push(lock.lock().await.expect("free"));
+    }
+    for server in servers {
+        revoke(server).await;
+    }
+    // The last renewal that was let through may have been on its way.
+    let end = bad.valid_until().max(Instant::now() + ms(WATCHDOG));
+    let reason = within(ms(2 * WATCHDOG), "the holder hears of it", bad.lost()).await;
+    assert_eq!(reason, LostReason::Expired);
+    assert!(Instant::now() <= end + ms(500), "by the end of its lease");
+    let later = Instant::now() + ms(3 * WATCHDOG);
+    let renewed = async || others.iter().all(|guard| guard.valid_until() > later);
+    eventually("the others are renewed", ms(6 * WATCHDOG), renewed).await;
+    for guard in others {
+        assert!(guard.is_valid(), "{}", guard.name());
+        guard.unlock().await.expect("held all the time");
+    }
+}
+
+async fn a_waiter_that_is_denied_costs_no_other_its_place(rig: Rig) {
+    make_user(rig.server()).await;
+    let holder = rig.client_with(builder()).await;
+    let waiter = rig.client_at(builder(), &url(rig.server())).await;
+    let [good, bad] = ["good", "bad"].map(|name| (holder.fair_lock(name), waiter.fair_lock(name)));
+    let mut tasks = Vec::new();
+    let mut guards = Vec::new();
+    for (lock, waits) in [&good, &bad] {
+        guards.push(lock.lock().await.expect("free"));
+        let waiting = waits.clone();
+        tasks.push(tokio::spawn(async move { waiting.lock().await?.unlock().await }));
+        until_waiting(waits, 1).await;
+    }
+    revoke(rig.server()).await;
+    // For longer than a waiter may be silent.
+    let later = Instant::now() + ms(3 * WATCHDOG);
+    eventually("time passes", ms(6 * WATCHDOG), async || guards[0].valid_until() > later).await;
+    guards.remove(0).unlock().await.expect("held");
+    within(ms(2_000), "its turn", tasks.remove(0)).await.expect("no panic").expect("held");
+    let outcome = within(ms(2_000), "the other is told", tasks.remove(0)).await.expect("no panic");
+    assert!(matches!(outcome, Err(Error::Denied { .. })), "{outcome:?}");
+}
