@@ -63,10 +63,9 @@ impl LockState {
         self.expire_by(now);
         match &mut self.hold {
             Some(hold) if hold.owner == *owner => {
-                if let Some(lease) = lease {
-                    hold.expires = hold.expires.max(now + lease.as_duration());
-                }
-                Renewed::Renewed
+                let Some(lease) = lease else { return Renewed::Renewed };
+                hold.expires = hold.expires.max(now + lease.as_duration());
+                Renewed::until(hold.expires, now, lease)
             }
             _ => Renewed::NotHeld,
         }
@@ -227,7 +226,7 @@ mod tests {
         let mut lock = LockState::default();
         lock.acquire(at(0), &a, 1, lease(100));
         lock.acquire(at(10), &a, 2, lease(20));
-        lock.renew(at(10), &a, Some(lease(30)));
+        assert_eq!(lock.renew(at(10), &a, Some(lease(30))), Renewed::Longer, "and told so");
         lock.release(at(10), &a, 1);
         assert_eq!(lock.snapshot(at(10)).ttl, Some(ms(90)));
         assert_eq!(lock.renew(at(50), &a, Some(lease(100))), Renewed::Renewed);

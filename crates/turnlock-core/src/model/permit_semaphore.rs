@@ -58,10 +58,10 @@ impl PermitSemaphoreState {
         if !self.is_held(now.moment, &ids) {
             return Renewed::NotHeld;
         }
-        if let Some(lease) = lease {
-            self.extend(&ids, now.moment + lease.as_duration());
-        }
-        Renewed::Renewed
+        let Some(lease) = lease else { return Renewed::Renewed };
+        self.extend(&ids, now.moment + lease.as_duration());
+        let end = ids.iter().filter_map(|id| self.taken.get(id)).max().copied().unwrap_or_default();
+        Renewed::until(end, now.moment, lease)
     }
 
     /// Sets the leases of a hold to just this, which may be less than is left of one: then those who wait are told, who may

@@ -167,19 +167,22 @@ impl ReadWriteLockState {
         let now = now.moment;
         self.expire_by(now);
         let until = lease.map_or(now, |lease| now + lease.as_duration());
-        let held = match claim.name.kind() {
-            Kind::Read => self.standing(now, claim.owner).map(|reader| {
+        let readers = self.readers.iter().map(|reader| reader.expires).max().unwrap_or_default();
+        let whole = self.expires;
+        // When it ends: a reader's own end; a writer's is that of the whole, if those who read under it are not the reason.
+        let end = if claim.name.kind() == Kind::Read {
+            self.standing(now, claim.owner).map(|reader| {
                 reader.expires = reader.expires.max(until);
-            }),
-            _ => self.writer.as_ref().filter(|writer| writer.owner == *claim.owner).map(drop),
+                reader.expires
+            })
+        } else {
+            let margin = lease.map_or(Duration::ZERO, Lease::margin);
+            let writer = self.writer.as_ref().filter(|writer| writer.owner == *claim.owner);
+            writer.map(|_| if whole > readers + margin { whole } else { until })
         };
-        match held {
-            Some(()) => {
-                self.expires = self.expires.max(until);
-                Renewed::Renewed
-            }
-            None => Renewed::NotHeld,
-        }
+        let Some(end) = end else { return Renewed::NotHeld };
+        self.expires = self.expires.max(until);
+        lease.map_or(Renewed::Renewed, |lease| Renewed::until(end, now, lease))
     }
 
     /// Sets the lease of a hold to just this, which may be less than is left. A reader's lease is its own, and the whole lasts

@@ -83,8 +83,18 @@ pub enum Released {
 pub enum Renewed {
     /// The owner holds the lock, from now on for the lease: after a renewal, at least for that.
     Renewed,
+    /// After a renewal: the owner holds the lock for longer than the lease and its [margin](Lease::margin), for which nothing that
+    /// it does now is the reason. Nothing was shortened.
+    Longer,
     /// The owner does not hold it; nothing was done.
     NotHeld,
+}
+
+impl Renewed {
+    /// The answer to a renewal for `lease` at `now` of a hold that lasts until `end`.
+    pub(super) fn until(end: Moment, now: Moment, lease: Lease) -> Self {
+        if end > now + lease.as_duration() + lease.margin() { Self::Longer } else { Self::Renewed }
+    }
 }
 
 /// Where a waiter of a fair lock stands.

@@ -167,7 +167,7 @@ impl Turn {
         match answer {
             Answer::Acquired(acquired) => self.hear_acquired(acquired, sent, rules),
             Answer::Released(released) => self.hear_released(released, sent, rules),
-            Answer::Renewed(Renewed::Renewed) => Outcome::GoesOn,
+            Answer::Renewed(Renewed::Renewed | Renewed::Longer) => Outcome::GoesOn,
             Answer::Renewed(Renewed::NotHeld) => Outcome::Lost,
         }
     }

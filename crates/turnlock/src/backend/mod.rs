@@ -247,6 +247,11 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
     /// Where too few replicas have acknowledged it, that is a failure, and stands.
     fn keep(&self, claim: Claim<'_>, lease: Lease, care: Care) -> Step<Renewed>;
 
+    /// The same for a hold that its client goes on with: where holds end with their client, so does this one.
+    fn set_lease(&self, claim: Claim<'_>, lease: Lease, care: Care) -> Step<Renewed> {
+        self.keep(claim, lease, care)
+    }
+
     /// Says that waiters of fair locks are alive, and where they stand. Outcomes as for `renew`.
     fn attend(&self, waiters: &[Waiter], limit: Duration) -> Step<Vec<Option<Place>>>;
 

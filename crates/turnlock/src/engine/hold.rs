@@ -80,8 +80,10 @@ pub(crate) struct HoldState {
     pub(crate) renewed_guards: u32,
     /// The lease to renew for, while one of them does.
     pub(crate) renewal: Option<Lease>,
-    /// The longest lease that one of its guards was granted.
-    pub(crate) longest: Lease,
+    /// The living guards with a fixed lease: the lease, and when it ends on the store at the latest.
+    fixed: Vec<(Lease, Moment)>,
+    /// A request that may make its lease shorter.
+    shortening: Option<Shortening>,
     /// When the watchdog looks at it next.
     pub(crate) appointment: Option<Appointment>,
     /// Renewals that are under way.
@@ -90,6 +92,15 @@ pub(crate) struct HoldState {
     pub(crate) doubt: Option<Doubt>,
     /// Not to be handed over: somebody knows the owner as one of their own.
     pub(crate) is_personal: bool,
+}
+
+/// A request that sets the lease of a hold, however long that was.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shortening {
+    lease: Lease,
+    /// Until when it may still take effect.
+    until: Moment,
+    is_under_way: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -234,7 +245,17 @@ impl Hold {
         self.was_seen(sent);
         self.may_last_for(lease);
         // As in `lost` and `is_valid`: none of them comes between the look at the clock and the new end.
-        let _state = self.state();
+        let mut state = self.state();
+        // One that may still take effect after this request leaves no more than its own lease.
+        let lease = match state.shortening {
+            Some(shortening) if shortening.is_under_way || sent < shortening.until => {
+                lease.min(shortening.lease)
+            }
+            _ => {
+                state.shortening = None;
+                lease
+            }
+        };
         if clock::now() < self.believed_until() {
             self.believed_until.fetch_max(lease.local_end(sent).as_micros(), Ordering::AcqRel);
         }
@@ -248,6 +269,30 @@ impl Hold {
     /// When the last request was sent to which the store replied that it has the hold.
     pub(crate) fn seen_at(&self) -> Moment {
         Moment::from_micros(self.seen_at.load(Ordering::Acquire))
+    }
+
+    /// A request is to be sent that sets the lease to this: from now on, no more is believed in, until it has
+    /// [ended](Self::end_shortening). False when a renewal is under way, whose answer could speak of more: then it must not be sent.
+    pub(super) fn begin_shortening(&self, lease: Lease, now: Moment) -> bool {
+        let mut state = self.state();
+        let begins = state.renewals == 0;
+        if begins {
+            let earlier = state.shortening.map_or(lease, |earlier| earlier.lease);
+            let until = state.shortening.map_or(now, |earlier| earlier.until);
+            state.shortening = Some(Shortening { lease: lease.min(earlier), until, is_under_way: true });
+            self.believed_until.fetch_min(lease.local_end(now).as_micros(), Ordering::AcqRel);
+            // Who waits for the end waits for a sooner one from now on.
+            self.ended.notify_waiters();
+        }
+        begins
+    }
+
+    /// The request was answered, or may still take effect until that moment.
+    pub(super) fn end_shortening(&self, in_doubt_until: Option<Moment>) {
+        if let Some(shortening) = &mut self.state().shortening {
+            shortening.is_under_way = false;
+            shortening.until = in_doubt_until.map_or(shortening.until, |until| shortening.until.max(until));
+        }
     }
 
     pub(crate) fn may_last_until(&self) -> Moment {
@@ -320,7 +365,8 @@ impl HoldState {
             found_gone: false,
             renewed_guards: 0,
             renewal: None,
-            longest: term.lease(),
+            fixed: Vec::new(),
+            shortening: None,
             appointment: None,
             renewals: 0,
             doubt: None,
@@ -340,18 +386,42 @@ impl HoldState {
 
     pub(crate) fn add_guard(&mut self, term: Term) {
         self.guards += 1;
-        self.longest = self.longest.max(term.lease());
-        if let Term::Renewed(lease) = term {
-            self.renewed_guards += 1;
-            self.renewal = Some(lease);
+        match term {
+            Term::Renewed(lease) => {
+                self.renewed_guards += 1;
+                self.renewal = Some(lease);
+            }
+            Term::Fixed(lease) => self.fixed.push((lease, clock::now() + lease.as_duration())),
         }
+    }
+
+    pub(super) fn is_being_shortened(&self) -> bool {
+        self.shortening.is_some()
+    }
+
+    /// For how long from now on the living guards need the hold, those that are renewed and those with a fixed lease. `None` when
+    /// none of them needs it any more.
+    pub(super) fn need(&self, now: Moment, renews: bool) -> Option<Lease> {
+        let rest = self.fixed.iter().map(|(_, end)| end.since(now)).max();
+        let fixed = rest.and_then(|rest| Lease::new(rest).ok());
+        self.renewal.filter(|_| renews).max(fixed)
+    }
+
+    /// The longest lease of the living guards whose lease is fixed.
+    pub(super) fn longest_fixed(&self) -> Option<Lease> {
+        self.fixed.iter().map(|(lease, _)| *lease).max()
     }
 
     /// One guard less. Whether it was the last.
     pub(crate) fn remove_guard(&mut self, term: Term) -> bool {
         self.guards -= 1;
-        if matches!(term, Term::Renewed(_)) {
-            self.renewed_guards -= 1;
+        match term {
+            Term::Renewed(_) => self.renewed_guards -= 1,
+            Term::Fixed(lease) => {
+                // Of several with the same lease it may be any of them: the first, so that what remains is rather too long.
+                let place = self.fixed.iter().position(|(fixed, _)| *fixed == lease);
+                place.map(|place| self.fixed.remove(place));
+            }
         }
         if self.renewed_guards == 0 {
             self.renewal = None;

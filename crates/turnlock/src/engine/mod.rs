@@ -19,6 +19,7 @@ mod reenter;
 mod release;
 mod renewal_under_way;
 mod rooms;
+mod shorten;
 mod stay;
 mod tokens;
 mod troubles;

@@ -83,6 +83,8 @@ impl Shared {
         }
         if is_last {
             self.rooms.vacate(&hold);
+        } else if outcome.is_ok() && Self::is_too_long(&hold) {
+            self.shorten_later(&hold);
         }
         outcome
     }

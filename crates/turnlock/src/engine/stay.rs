@@ -145,7 +145,7 @@ impl Shared {
         }
         let care = Care::of_engine(self.release_limit(hold), hold.replicas_wanted());
         match self.backend.keep(hold.claim(1), rest, care).await {
-            Ok(Answer { value: Renewed::Renewed, sent, .. }) => {
+            Ok(Answer { value: Renewed::Renewed | Renewed::Longer, sent, .. }) => {
                 tracing::debug!(name = %hold.name, owner = %hold.owner, ?rest, "kept");
                 hold.may_last_for(rest);
                 let mut state = hold.state();

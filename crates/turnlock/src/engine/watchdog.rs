@@ -51,7 +51,8 @@ impl Watchdog {
     /// without a change of a connection.
     fn pace(&self, hold: &Hold) -> Lease {
         let state = hold.state();
-        state.renewal.unwrap_or_else(|| state.longest.min(self.lease))
+        let fixed = || state.longest_fixed().unwrap_or(self.lease).min(self.lease);
+        state.renewal.unwrap_or_else(fixed)
     }
 
     /// Plans the next look at a hold that was confirmed by a request sent at `sent`.
@@ -178,13 +179,21 @@ fn manner((line, hold): &Line) -> (u8, u32) {
     (line.name.kind().renewed_as() as u8, replicas)
 }
 
-/// What to say of a hold: its lease anew, the rest of a fixed lease that others may have shortened, or nothing.
+/// What to say of a hold: what its guards need, where one of them is renewed or the lease may have been shortened; the rest of
+/// a lease that others may have shortened; or nothing.
 fn line(shared: &Shared, hold: &Hold, now: Moment) -> Renewal {
     let rest = || {
         let rest = Lease::new(hold.believed_until().since(now)).ok();
         rest.filter(|_| hold.name.kind().is_shortened_by_others())
     };
-    let lease = hold.state().renewal.filter(|_| !shared.has_stopped_renewing()).or_else(rest);
+    let renews = !shared.has_stopped_renewing();
+    let need = {
+        let state = hold.state();
+        let is_renewed = renews && state.renewal.is_some();
+        let is_said = is_renewed || state.is_being_shortened() || hold.name.kind().is_shortened_by_others();
+        state.need(now, renews).filter(|_| is_said)
+    };
+    let lease = need.or_else(rest);
     Renewal { name: hold.name.clone(), owner: hold.owner.clone(), permits: hold.permits, lease }
 }
 
@@ -223,7 +232,7 @@ async fn renew(shared: Arc<Shared>, lines: Vec<Line>) {
     let outcomes = outcomes.into_iter().chain(std::iter::repeat(None));
     for ((hold, line), outcome) in holds.iter().zip(&renewals).zip(outcomes) {
         match outcome {
-            Some(Renewed::Renewed) => {
+            Some(Renewed::Renewed | Renewed::Longer) => {
                 hold.was_seen(sent);
                 if let Some(lease) = line.lease {
                     tracing::trace!(name = %hold.name, owner = %hold.owner, "renewed");
@@ -232,6 +241,9 @@ async fn renew(shared: Arc<Shared>, lines: Vec<Line>) {
                     hold.was_acknowledged_by(wanted, reached.max(wanted));
                 }
                 shared.watchdog.plan_after(hold, sent);
+                if outcome == Some(Renewed::Longer) {
+                    shared.shorten_later(hold);
+                }
             }
             Some(Renewed::NotHeld) => shared.lose(hold, shared.reason_of_absence(hold)),
             // Unknown is not lost: asked again until the end of the lease.

@@ -22,6 +22,7 @@ mod half_open;
 mod hand_over;
 mod interop;
 mod late_delivery;
+mod long_ttl;
 mod network_faults;
 mod paused;
 mod red_lock;
@@ -137,12 +138,16 @@ fn main() {
         let cases = revoked::KIND_CASES.iter();
         trials.extend(cases.map(|case| trial(Store::Redis, kind, *case, Store::Redis.missing())));
     }
+    for kind in [Kind::Lock, Kind::Fair, Kind::Fenced, Kind::Spin, Kind::Plain, Kind::Read, Kind::Write] {
+        let cases = long_ttl::KIND_CASES.iter();
+        trials.extend(cases.map(|case| trial(Store::Redis, kind, *case, Store::Redis.missing())));
+    }
     for case in [file_faults::CASES, file_machine::CASES].concat() {
         trials.push(trial(Store::File, Kind::Lock, case, None));
     }
     trials.extend(replicas::trials());
     let missing = Store::Redis.missing();
-    for case in [network_faults::CASES, child::CASES, told::CASES, red_lock::CASES, revoked::CASES].concat() {
+    for case in [network_faults::CASES, child::CASES, told::CASES, red_lock::CASES, revoked::CASES, long_ttl::CASES].concat() {
         trials.push(trial(Store::Redis, Kind::Lock, case, missing.clone()));
     }
     let of_locks = [(Kind::Lock, server_clock::CASES), (Kind::Lock, clock_steps::CASES)];

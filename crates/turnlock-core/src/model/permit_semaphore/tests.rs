@@ -87,7 +87,7 @@ fn no_lease_is_shortened() {
     let mut state = with_permits(1);
     acquire(&mut state, 0, A, 1, 100);
     acquire(&mut state, 10, A, 1, 20);
-    assert_eq!(renew(&mut state, 10, A, 1, 30), Renewed::Renewed);
+    assert_eq!(renew(&mut state, 10, A, 1, 30), Renewed::Longer);
     assert_eq!(state.snapshot(at(10)).holders[0].ttl, Some(Duration::from_millis(90)));
     assert_eq!(renew(&mut state, 90, A, 1, 30), Renewed::Renewed);
     assert_eq!(renew(&mut state, 119, B, 1, 30), Renewed::NotHeld);

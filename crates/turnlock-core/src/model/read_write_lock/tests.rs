@@ -107,8 +107,9 @@ fn steps_that_arrive_twice_count_once_and_never_shorten() {
         for (target, lease) in [(1, 100), (1, 100), (2, 50), (2, 50), (1, 20)] {
             assert_eq!(scene.take(side, "a", target, lease), GRANTED);
         }
-        assert_eq!(scene.renew(side, "a", 30), Renewed::Renewed);
+        assert_eq!(scene.renew(side, "a", 30), Renewed::Longer);
         assert_eq!(scene.picture().1, Some(ms(100)));
+        assert_eq!(scene.renew(side, "a", 100), Renewed::Renewed);
         assert_eq!((scene.leave(side, "a", 1), scene.leave(side, "a", 1)), (LOWERED, LOWERED));
         assert_eq!((scene.leave(side, "a", 0), scene.leave(side, "a", 0)), (FREED, NOT_HELD));
         assert_eq!(scene.take(side, "a", 2, 100), Acquired::Gone);
@@ -201,4 +202,17 @@ fn what_is_kept_ends_when_its_owner_said() {
     assert_eq!(scene.picture().1, Some(ms(50)), "not before the one who reads under it");
     assert_eq!(scene.keep(WRITE, "w", 400), (Renewed::Renewed, Wake::Nobody));
     assert_eq!(scene.picture().1, Some(ms(400)));
+}
+
+#[test]
+fn a_lease_that_is_longer_than_a_hold_needs_is_told_to_its_owner() {
+    let mut scene = Scene::default();
+    scene.take(WRITE, "w", 1, 1_000);
+    scene.take_under(READ, "r", Some("w"), 1, 5_000);
+    // Those who read under it are the reason.
+    assert_eq!(scene.renew(WRITE, "w", 1_000), Renewed::Renewed);
+    assert_eq!(scene.renew(READ, "r", 1_000), Renewed::Longer);
+    scene.take(WRITE, "w", 2, 9_000);
+    assert_eq!(scene.renew(WRITE, "w", 1_000), Renewed::Longer);
+    assert_eq!(scene.renew(READ, "r", 5_000), Renewed::Renewed, "the end of the writer is not its business");
 }

@@ -138,6 +138,13 @@ impl Backend for File {
         self.do_soon(care.limit, move |ledger| ledger.keep(&claim.as_claim(), lease))
     }
 
+    fn set_lease(&self, claim: Claim<'_>, lease: Lease, care: Care) -> Step<Renewed> {
+        let claim = OwnedClaim::of(claim);
+        self.do_soon(care.limit, move |ledger| {
+            ledger.step(&claim.name, |item, now| item.keep(now, &claim.as_claim(), lease))
+        })
+    }
+
     fn attend(&self, waiters: &[Waiter], limit: Duration) -> Step<Vec<Option<Standing>>> {
         let waiters = waiters.to_vec();
         self.do_soon(limit, move |ledger| {

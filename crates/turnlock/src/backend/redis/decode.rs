@@ -53,6 +53,7 @@ pub(super) fn released(value: Value) -> Result<Released, Value> {
 pub(super) fn renewed(value: Value) -> Result<Vec<Option<Renewed>>, Value> {
     lines(value, |line| match line {
         1 => Some(Renewed::Renewed),
+        2 => Some(Renewed::Longer),
         0 => Some(Renewed::NotHeld),
         _ => None,
     })
@@ -60,7 +61,7 @@ pub(super) fn renewed(value: Value) -> Result<Vec<Option<Renewed>>, Value> {
 
 /// Whether any line of a renewal was renewed.
 pub(super) fn is_any_renewed(value: &Value) -> bool {
-    matches!(value, Value::Array(lines) if lines.contains(&Value::Int(1)))
+    matches!(value, Value::Array(lines) if lines.iter().any(|line| matches!(line, Value::Int(1 | 2))))
 }
 
 pub(super) fn kept(value: Value) -> Result<Renewed, Value> {

@@ -152,8 +152,8 @@ fn renewed(arrival: Arrival) -> Result<Answer<Vec<Option<Renewed>>>, Failure> {
     let mut value = decode::renewed(value).map_err(|value| strange(&value))?;
     if shortfall.is_some() {
         // What is gone is gone; what was renewed may be gone when another is promoted.
-        let renewed = |line: &&mut Option<Renewed>| **line == Some(Renewed::Renewed);
-        value.iter_mut().filter(renewed).for_each(|line| *line = None);
+        let is_gone = |line: &&mut Option<Renewed>| **line == Some(Renewed::NotHeld);
+        value.iter_mut().filter(|line| !is_gone(line)).for_each(|line| *line = None);
     }
     Ok(Answer { value, sent, replicas, told: None })
 }

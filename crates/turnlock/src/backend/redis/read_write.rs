@@ -38,8 +38,8 @@ pub(super) fn renew(lines: &[Renewal]) -> ScriptCall {
     let keys: Vec<_> = lines.iter().map(|line| line.name.key()).collect();
     let call = ScriptCall::on_many(&scripts::READ_WRITE_RENEW, &lines[0].name, &keys);
     lines.iter().fold(call, |call, line| {
-        let below = if line.name.kind() == Kind::Read { holds(&line.name) } else { String::new() };
-        call.arg(line.owner.as_str()).arg(line.lease.map_or(0, Lease::as_millis)).arg(below)
+        let call = call.arg(line.owner.as_str()).arg(line.lease.map_or(0, Lease::as_millis));
+        call.arg(holds(&line.name)).arg(side(&line.name))
     })
 }
 

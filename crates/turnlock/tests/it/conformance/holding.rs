@@ -1,9 +1,11 @@
 //! What a guard is worth while it is held.
 
+use std::time::Instant;
+
 use turnlock::{Client, Error, LostReason};
 use turnlock_testkit::{eventually, within};
 
-use crate::rig::{NO_POLL, PROMPT, Rig, ms};
+use crate::rig::{NO_POLL, PROMPT, Rig, ms, until_waiting};
 use crate::{Case, cases};
 
 pub(super) const CASES: &[Case] = cases![
@@ -16,6 +18,8 @@ pub(super) const CASES: &[Case] = cases![
     a_renewed_lock_outlives_its_lease,
     an_inner_renewal_keeps_a_fixed_lease_alive,
     no_reentry_or_renewal_shortens_a_lease,
+    a_lease_is_no_longer_than_the_guards_that_remain_need,
+    a_waiter_hears_of_a_lease_that_is_shortened,
     lost_data_is_told,
     lost_data_is_told_to_a_fixed_lease,
     a_look_tells_who_holds,
@@ -175,6 +179,52 @@ async fn no_reentry_or_renewal_shortens_a_lease(rig: Rig) {
     assert!(outer.valid_until() + ms(1) >= end);
     renewed.unlock().await.expect("held");
     assert!(lock.remaining().await.expect("an answer").expect("a lease") > ms(10_000));
+}
+
+async fn a_lease_is_no_longer_than_the_guards_that_remain_need(rig: Rig) {
+    let client = rig.client_with(Client::builder().watchdog(ms(3_000))).await;
+    let lock = client.lock(&rig.name()).owned_by(&client.owner());
+    let remaining = async || lock.remaining().await.expect("an answer").expect("a lease");
+    let outer = lock.lock().await.expect("free");
+    let fixed = lock.lease(ms(60_000)).lock().await.expect("mine already");
+    let inner = lock.lease(ms(3_600_000)).lock().await.expect("mine already");
+    assert!(remaining().await > ms(3_590_000));
+    inner.unlock().await.expect("held");
+    eventually("the hour is given up", ms(5_000), async || remaining().await <= ms(60_000)).await;
+    let end = outer.valid_until();
+    eventually("it is renewed", ms(9_000), async || {
+        assert!(remaining().await > ms(30_000), "the fixed lease of a guard that lives is left alone");
+        outer.valid_until() + ms(1) >= end && remaining().await <= ms(57_000)
+    })
+    .await;
+    fixed.unlock().await.expect("held");
+    eventually("the minute is given up", ms(5_000), async || remaining().await <= ms(3_000)).await;
+    let end = outer.valid_until();
+    eventually("it is renewed", ms(9_000), async || outer.valid_until() > end + ms(1_000)).await;
+    assert!(remaining().await <= ms(3_000));
+    outer.unlock().await.expect("held");
+
+    let outer = lock.lease(ms(60_000)).lock().await.expect("free");
+    let inner = lock.lease(ms(3_600_000)).lock().await.expect("mine already");
+    inner.unlock().await.expect("held");
+    eventually("the hour is given up", ms(5_000), async || remaining().await <= ms(60_000)).await;
+    assert!(outer.is_valid() && outer.valid_until() < Instant::now() + ms(60_000));
+    outer.unlock().await.expect("held");
+}
+
+async fn a_waiter_hears_of_a_lease_that_is_shortened(rig: Rig) {
+    let (one, two) = (rig.client().await, rig.client().await);
+    let name = rig.name();
+    let lock = one.lock(&name).owned_by(&one.owner());
+    let outer = lock.lease(ms(4_000)).lock().await.expect("free");
+    let inner = lock.lease(ms(3_600_000)).lock().await.expect("mine already");
+    let waits = two.lock(&name);
+    let waiter = tokio::spawn(async move { waits.lock().await.expect("free in the end") });
+    until_waiting(&two.lock(&name), 1).await;
+    inner.unlock().await.expect("held");
+    // The lease of the outer one is left to end by itself, of which nobody tells.
+    let next = within(ms(9_000), "the waiter comes by the shorter lease", waiter).await.expect("no panic");
+    assert!(outer.lost().await == LostReason::Expired && next.is_valid());
 }
 
 async fn lost_data_is_told(rig: Rig) {

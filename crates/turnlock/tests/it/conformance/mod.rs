@@ -24,6 +24,8 @@ const REENTRY: &[&str] = &[
     "one_of_several_guards_cannot_be_kept",
     "an_inner_renewal_keeps_a_fixed_lease_alive",
     "no_reentry_or_renewal_shortens_a_lease",
+    "a_lease_is_no_longer_than_the_guards_that_remain_need",
+    "a_waiter_hears_of_a_lease_that_is_shortened",
     "lost_data_is_told",
     "a_thread_holds_twice_and_others_wait",
     "what_a_thread_keeps_it_unlocks_later",

@@ -17,6 +17,15 @@ local function server_error(failure)
   return nil
 end
 
+-- The outcome of a renewal for `lease` of a hold that had `rest` ms left: 2 when that is longer than the lease by more than
+-- its margin, a hundredth and 2 ms, else 1. A rest without end is no number of ms, and left as it is.
+local function renewed(rest, lease)
+  if rest > lease + lease / 100 + 2 and rest < math.huge then
+    return 2
+  end
+  return 1
+end
+
 -- Does one line. Its outcome: what the step returns, or -1 when it fails for a reason of its own, as for a key of another type.
 -- The second value is an error that must be the reply to the whole call. Renewals and signs of life that were done before it
 -- stand, and are done again by the next call.

@@ -1,17 +1,19 @@
 -- Extends the leases of many holds of read-write locks, or looks whether they stand.
 --
 -- KEYS[i]      a lock
--- ARGV[3i-2]   the owner of the hold
--- ARGV[3i-1]   its lease in milliseconds, which never shortens what is left; 0 only looks
--- ARGV[3i]     of a reader, the beginning of the keys of its holds; empty for a writer
+-- ARGV[4i-3]   the owner of the hold
+-- ARGV[4i-2]   its lease in milliseconds, which never shortens what is left; 0 only looks
+-- ARGV[4i-1]   the beginning of the keys of read holds
+-- ARGV[4i]     which hold: read or write
 --
--- Reply: a list, one number a hold: 1 the owner has it, 0 it does not, -1 this one failed
+-- Reply: a list, one number a hold: 1 the owner has it, 2 for longer than that, 0 it does not,
+--        -1 this one failed
 --
 -- Each line is on its own: a key of another type does not spoil the rest. Of the holds, only the owner's own are touched.
 -- The lock itself lasts at least as long as they do, also where a neighbour has shortened it.
-local function renew(lock, owner, lease, below)
-  local rest = lease
-  if below == '' then
+local function renew(lock, owner, lease, below, writes)
+  local rest, own = lease, lease
+  if writes then
     if redis.call('hexists', lock, owner .. ':write') == 0 then
       return 0
     end
@@ -29,6 +31,7 @@ local function renew(lock, owner, lease, below)
     if rest < 0 then
       return 0
     end
+    own = rest
     if lease > 0 then
       for number = 1, count do
         local expiry = extend(hold_key(below, owner, number), ttls[number], lease)
@@ -39,17 +42,29 @@ local function renew(lock, owner, lease, below)
     end
   end
   if lease > 0 then
-    local expiry = extend_or_confirm(lock, redis.call('pttl', lock), math.max(lease, rest))
+    local ttl = redis.call('pttl', lock)
+    local expiry = extend_or_confirm(lock, ttl, math.max(lease, rest))
     if type(expiry) == 'table' then
       return expiry
     end
+    if writes and renewed(ttl, lease) == 2 then
+      -- Those who read under it may be the reason.
+      local seen, fault = look(lock)
+      if fault then
+        return fault
+      end
+      own = ttl > others(below, seen.readers, nil) + lease / 100 + 2 and ttl or lease
+    end
+    return renewed(own, lease)
   end
   return 1
 end
 
 local outcomes = {}
-for i = 1, #ARGV / 3 do
-  local outcome, failure = line(renew, KEYS[i], ARGV[3 * i - 2], tonumber(ARGV[3 * i - 1]), ARGV[3 * i])
+for i = 1, #ARGV / 4 do
+  local arg = 4 * i
+  local outcome, failure =
+    line(renew, KEYS[i], ARGV[arg - 3], tonumber(ARGV[arg - 2]), ARGV[arg - 1], ARGV[arg] == 'write')
   if failure then
     return failure
   end

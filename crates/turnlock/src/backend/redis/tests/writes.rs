@@ -50,7 +50,7 @@ async fn every_grant_renewal_and_keeping_is_a_write() {
         let before = changes(&mut plain).await;
         let line = Renewal { name: name.clone(), owner: owner.clone(), permits, lease: Some(lease(30_000)) };
         let renewed = redis.renew(&[line], CARE).await.expect("an answer").value;
-        assert_eq!(renewed, [Some(Renewed::Renewed)], "{kind:?}");
+        assert_eq!(renewed, [Some(Renewed::Longer)], "{kind:?}");
         assert!(changes(&mut plain).await > before, "a renewal of {kind:?}");
         let picture = redis.inspect(&name, CARE.limit).await.expect("an answer").value;
         let ttl = picture.holders[0].ttl.or(picture.ttl);
