@@ -62,18 +62,24 @@ impl Builder {
 
     /// How long to wait for the store's answer. Must be below a third of every lease. When not set: a second, and a
     /// quarter of the lease where that is shorter.
+    ///
+    /// A step that needs a new connection waits as long for that. It fails then, and the connection is made in the background
+    /// for the next one: see [`connect_timeout`](Builder::connect_timeout).
     pub fn response_timeout(mut self, timeout: Duration) -> Self {
         self.connect.response_timeout = Some(timeout);
         self
     }
 
-    /// How long connecting may take. 5 s when not set.
+    /// How long connecting may take. 5 s when not set. Only `connect` waits so long; a step waits for the
+    /// [`response_timeout`](Builder::response_timeout).
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect.connect_timeout = Some(timeout);
         self
     }
 
     /// How long a lock or an unlock goes on asking a store that does not answer, before it is an error. 30 s when not set.
+    ///
+    /// Counts from the first request that is not answered. The last request may take a response time-out more.
     pub fn retry_for(mut self, time: Duration) -> Self {
         self.retry_for = Some(time);
         self

@@ -109,14 +109,27 @@ impl Lock {
         endless(self.acquire(Patience::Endless).await)
     }
 
-    /// Takes the lock if it is free, and does not wait. `None` when somebody holds it, or waits for it in this client.
+    /// Takes the lock if it is free, and does not wait for it.
+    ///
+    /// `None` when the store says that the lock is held, or when a waiter of this client is ahead to which the store said so. A
+    /// store that does not answer is never `None`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unavailable`] when the store does not answer within the
+    /// [`response_timeout`](crate::Builder::response_timeout); where a connection has to be made first, within twice that.
     ///
     /// Cancelling: as for [`lock`](Lock::lock).
     pub async fn try_lock(&self) -> Result<Option<Guard>, Error> {
         self.acquire(Patience::None).await
     }
 
-    /// Takes the lock, and waits for it for `wait` at the most. `None` when that was not enough.
+    /// Takes the lock, and waits for it for `wait` at the most. `None` when that was not enough, as for
+    /// [`try_lock`](Lock::try_lock). If the store was not asked during the wait, it is asked once at the end.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unavailable`] when the store does not answer to the last; at most a response time-out after `wait`.
     ///
     /// Cancelling: as for [`lock`](Lock::lock).
     pub async fn try_lock_for(&self, wait: Duration) -> Result<Option<Guard>, Error> {
@@ -273,7 +286,9 @@ impl Lock {
     /// Takes the lock for an owner: once more if it has it, from the start if it does not.
     async fn acquire_for(&self, owner: &Owner, mut ask: Ask) -> Result<Option<Guard>, Error> {
         let file = owner.file(&ask.name);
-        let Some(_turn) = ask.patience.lock(&file.turn).await else { return Ok(None) };
+        let Some(_turn) = ask.patience.lock(&file.turn).await else {
+            return engine::behind_own_task(&self.named.engine.shared, &ask).await;
+        };
         let kind = ask.name.kind();
         if let Some(hold) = file.valid_hold(kind) {
             if kind == Kind::Plain {

@@ -112,7 +112,8 @@ impl MultiLock {
         endless(self.acquire(Patience::Endless).await)
     }
 
-    /// Takes all the locks if all are free, and does not wait. `None` when somebody holds one of them.
+    /// Takes all the locks if all are free, and does not wait. `None` when somebody holds one of them;
+    /// [`Error::Unavailable`] when one does not answer within the [`response_timeout`](crate::Builder::response_timeout).
     ///
     /// Cancelling: as for [`lock`](MultiLock::lock).
     pub async fn try_lock(&self) -> Result<Option<MultiGuard>, Error> {

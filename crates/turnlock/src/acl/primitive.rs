@@ -130,6 +130,10 @@ impl Primitive {
             Self::ReadWriteLock => &[
                 AclCommand::helpful("get", "new readers do not stay behind a writer that waits"),
                 AclCommand::helpful(
+                    "hlen",
+                    "a hash that is not a lock, but has a field `mode` with the value `write`, is waited for",
+                ),
+                AclCommand::helpful(
                     "rename",
                     "a reader that gives back one of several holds keeps its count",
                 ),

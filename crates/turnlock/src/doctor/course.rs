@@ -187,7 +187,7 @@ impl Course {
     /// Begins to listen for the end of a hold.
     async fn listen(&self, name: &LockName) -> Option<Seat> {
         let shared = &self.probe.shared;
-        let (seat, _) = shared.rooms.enter(name, Join::Anyway)?;
+        let (seat, _) = shared.rooms.enter(name, Join::AtEnd);
         seat.set_listening();
         let _ = tokio::time::timeout(PROMPT, shared.backend.listen(name)).await;
         // What rang before has nothing to do with it.

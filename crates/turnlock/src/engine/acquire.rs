@@ -11,10 +11,10 @@ use turnlock_core::{Backoff, Kind, LockName, Moment};
 use super::attempt::{Attempt, Outcome};
 use super::errand::Errand;
 use super::hold::{Hold, Term};
-use super::rooms::Seat;
+use super::rooms::{Ahead, Look, Seat};
 use super::troubles::Troubles;
 use super::{Engine, Shared};
-use crate::backend::Caller;
+use crate::backend::{Caller, Failure};
 use crate::clock;
 use crate::error::Error;
 use crate::guard::Guard;
@@ -69,6 +69,10 @@ impl Patience {
 
 /// The acquire loop. `None` when the lock was held for as long as `ask` was willing to wait.
 ///
+/// `None` means that the store refused a request during this call, that a hold of this process stands in the way, or that a
+/// waiter of this process is ahead whose last request the store has answered. When the request of the one ahead is not answered
+/// for a while, the store is asked; when it failed, its failure is the outcome.
+///
 /// Cancel-safe: when this future is dropped, its place in the queue is given up, and a request that is under way is
 /// finished by the engine, which gives back what it may have got.
 pub(crate) async fn acquire(engine: &Arc<Engine>, ask: Ask) -> Result<Option<Guard>, Error> {
@@ -76,7 +80,7 @@ pub(crate) async fn acquire(engine: &Arc<Engine>, ask: Ask) -> Result<Option<Gua
     shared.check_open()?;
     let limit = shared.settings.patience(ask.term.lease())?;
     let kind = ask.name.kind();
-    let Some((mut attempt, first_look)) = Attempt::begin(engine, &ask, limit) else { return Ok(None) };
+    let (mut attempt, first_look) = Attempt::begin(engine, &ask, limit);
     let mut first_look = Some(first_look);
     let mut spin = Backoff::new(SHORTEST_SPIN, LONGEST_SPIN);
     let mut pause = SHORTEST_SPIN;
@@ -84,7 +88,9 @@ pub(crate) async fn acquire(engine: &Arc<Engine>, ask: Ask) -> Result<Option<Gua
     let began = clock::now();
     let mut head_since = None;
     let mut refused = None;
-    let mut troubles = Troubles::new(shared.settings.retry_for, ask.patience);
+    let mut troubles = Troubles::new(shared.settings.retry_for, ask.patience, limit);
+    // Set when it waits no longer: the next answer of the store decides. Until then, the request of one ahead is waited for.
+    let mut last_look = (ask.patience == Patience::None).then(|| began + limit / 4);
     loop {
         shared.check_open()?;
         if let Some(guard) = attempt.take_over() {
@@ -93,35 +99,45 @@ pub(crate) async fn acquire(engine: &Arc<Engine>, ask: Ask) -> Result<Option<Gua
         }
         let now = clock::now();
         let look = first_look.take().unwrap_or_else(|| attempt.seat.look());
-        if ask.patience != Patience::None && now >= end {
-            tracing::debug!(name = %ask.name, waited = ?now.since(began), "gave up waiting");
-            let last_word = troubles.last_word(&ask.name);
-            attempt.give_back().await;
-            attempt.leave().await;
-            return last_word.map_or(Ok(None), Err);
+        if last_look.is_none() && now >= end {
+            let is_refused = refused.is_some() && !attempt.seat.bell.has_hint();
+            if is_refused || look.held_here || troubles.are_there() {
+                tracing::debug!(name = %ask.name, waited = ?now.since(began), "gave up waiting");
+                return give_up(attempt, troubles.last_word(&ask.name)).await;
+            }
+            last_look = Some(now + limit / 4);
         }
         if let Some(reason) = ask.under.as_ref().and_then(|write| write.lost()) {
             return Err(Error::Lost { name: ask.name.to_string(), reason });
         }
+        if last_look.is_some() && is_refused_to_all(&ask, &look, began) {
+            return give_up(attempt, None).await;
+        }
         if !look.may_ask {
-            match ask.patience {
-                Patience::Endless => attempt.seat.bell.rings().await,
-                _ => drop(tokio::time::timeout(end.since(now), attempt.seat.bell.rings()).await),
+            let Some(overdue) = last_look else {
+                await_front(&attempt.seat, ask.patience).await;
+                continue;
+            };
+            match behind(&attempt, &ask, look.held_here, overdue).await {
+                Behind::GiveUp(error) => return give_up(attempt, error).await,
+                Behind::LookAgain => continue,
+                Behind::Ask => {}
             }
-            continue;
+        }
+        if last_look.is_none() && is_out_for_too_long(&mut troubles, &attempt, head_since, began) {
+            return give_up(attempt, troubles.last_word(&ask.name)).await;
         }
         let view = WaitView {
             head_since: *head_since.get_or_insert(now),
             refused,
             listening: look.listening,
             hint: attempt.seat.bell.take_hint(),
-            // Who will not wait is told by the store, not by what this process believes, and at once.
-            held_here: look.held_here && ask.patience != Patience::None,
-            not_before: if ask.patience == Patience::None { now } else { look.not_before },
+            held_here: look.held_here,
+            not_before: look.not_before,
             poll: longest_poll(kind, shared.settings.poll),
             pause: (!kind.is_told()).then_some(pause),
         };
-        match next_move(now, &view) {
+        match if last_look.is_some() { WaitMove::Ask } else { next_move(now, &view) } {
             WaitMove::Ask => {
                 attempt.check_age()?;
                 let (back, outcome) = send(shared, attempt, &ask).await?;
@@ -136,13 +152,10 @@ pub(crate) async fn acquire(engine: &Arc<Engine>, ask: Ask) -> Result<Option<Gua
                     }
                     Ok(Err(ttl)) => {
                         if let Some(hold) = &ask.under {
-                            // A write hold that stands lets its owner read.
-                            shared.watchdog.look_now(hold);
-                            let name = ask.name.to_string();
-                            return Err(Error::Lost { name, reason: shared.reason_of_absence(hold) });
+                            return Err(taken(shared, hold, &ask.name));
                         }
-                        if ask.patience == Patience::None {
-                            return Ok(None);
+                        if last_look.is_some() {
+                            return give_up(attempt, None).await;
                         }
                         pause = spin.pause(fastrand::f64());
                         if refused.is_none() {
@@ -153,28 +166,148 @@ pub(crate) async fn acquire(engine: &Arc<Engine>, ask: Ask) -> Result<Option<Gua
                     }
                     Err(failure) => {
                         tracing::warn!(name = %ask.name, %failure, "acquire was not answered as it should be");
-                        let pause = troubles.after(failure, || format!("lock {:?}", ask.name.as_str()));
-                        if pause.is_err() {
-                            attempt.give_back().await;
-                        }
-                        let pause = pause?;
-                        // The whole pause: the bell may ring for the very connection that has just failed.
-                        tokio::time::sleep(pause.min(end.since(clock::now()))).await;
+                        bear(&mut attempt, &mut troubles, failure, now, end).await?;
                         // Ask again whatever was refused before.
                         refused = None;
                     }
                 }
             }
-            WaitMove::Listen => listen(&attempt, end).await,
-            WaitMove::SleepUntil(moment) => {
-                if view.hint {
-                    // Seen, but too early to act on.
-                    attempt.seat.bell.give_hint();
-                }
-                ring_or(&attempt.seat, moment.min(end)).await;
-            }
+            next => rest(&attempt, next, view.hint, end).await,
         }
     }
+}
+
+/// Waits for its place in front, or for the end of its wait.
+async fn await_front(seat: &Seat, patience: Patience) {
+    match patience {
+        Patience::Endless => seat.bell.rings().await,
+        _ => drop(tokio::time::timeout(patience.end().since(clock::now()), seat.bell.rings()).await),
+    }
+}
+
+/// Whether the store has refused another request of the same queue since `began` that would have been granted if this one
+/// would. One in front that has waited asks itself.
+fn is_refused_to_all(ask: &Ask, look: &Look, began: Moment) -> bool {
+    (ask.patience == Patience::None || !look.may_ask)
+        && look.refusal.is_some_and(|refusal| refusal.is_for(began, ask.name.kind(), ask.permits))
+}
+
+/// Whether requests have failed for too long to send another one. Those of the waiters that were in front before count, as far
+/// as this one has waited for them.
+fn is_out_for_too_long(
+    troubles: &mut Troubles,
+    attempt: &Attempt,
+    head_since: Option<Moment>,
+    began: Moment,
+) -> bool {
+    if head_since.is_none()
+        && let Some(outage) = attempt.seat.outage(recent(attempt.limit))
+    {
+        troubles.take_over(outage.since.max(began), outage.failure);
+    }
+    troubles.are_unbearable()
+}
+
+/// A write hold that stands lets its owner read: this one is gone.
+fn taken(shared: &Shared, hold: &Arc<Hold>, name: &LockName) -> Error {
+    shared.watchdog.look_now(hold);
+    Error::Lost { name: name.to_string(), reason: shared.reason_of_absence(hold) }
+}
+
+/// Waits for what the next move says, which is not a request.
+async fn rest(attempt: &Attempt, next: WaitMove, hint: bool, end: Moment) {
+    attempt.seat.bell.end_asking();
+    match next {
+        WaitMove::Listen => listen(attempt, end).await,
+        WaitMove::SleepUntil(moment) => {
+            if hint {
+                // Seen, but too early to act on.
+                attempt.seat.bell.give_hint();
+            }
+            ring_or(&attempt.seat, moment.min(end)).await;
+        }
+        WaitMove::Ask => {}
+    }
+}
+
+/// Waits before the next try after a request that failed, or gives back what it took and says why there is none.
+async fn bear(
+    attempt: &mut Attempt,
+    troubles: &mut Troubles,
+    failure: Failure,
+    sent: Moment,
+    end: Moment,
+) -> Result<(), Error> {
+    match troubles.after(failure, sent, || format!("lock {:?}", attempt.name.as_str())) {
+        Ok(pause) => {
+            // The whole pause: the bell may ring for the very connection that has just failed.
+            tokio::time::sleep(pause.min(end.since(clock::now()))).await;
+            Ok(())
+        }
+        Err(error) => {
+            attempt.give_back().await;
+            Err(error)
+        }
+    }
+}
+
+/// How old the last failure of those in front may be to count for the others.
+fn recent(limit: Duration) -> Duration {
+    limit + LONGEST_NAP
+}
+
+/// What one does that waits no longer and is not in front.
+enum Behind {
+    GiveUp(Option<Error>),
+    LookAgain,
+    Ask,
+}
+
+/// Waits for the outcome of a request of one in front, until it is overdue.
+async fn behind(attempt: &Attempt, ask: &Ask, held_here: bool, overdue: Moment) -> Behind {
+    if held_here {
+        return Behind::GiveUp(None);
+    }
+    let now = clock::now();
+    match attempt.seat.ahead(recent(attempt.limit)) {
+        Ahead::Waiting => Behind::GiveUp(None),
+        Ahead::Asking(bell, _) if now < overdue => {
+            let _ = tokio::time::timeout(overdue.since(now), bell.has_asked()).await;
+            Behind::LookAgain
+        }
+        Ahead::Failing(failure) | Ahead::Asking(_, Some(failure)) => {
+            Behind::GiveUp(Some(failure.into_error(|| format!("lock {:?}", ask.name.as_str()))))
+        }
+        // Its caller may have given it up: asks past it.
+        Ahead::Asking(_, None) => Behind::Ask,
+    }
+}
+
+/// What one is told who cannot ask, since another task of the same owner is taking the lock: `None` when that one waits for a
+/// lock that is held.
+pub(crate) async fn behind_own_task(shared: &Shared, ask: &Ask) -> Result<Option<Guard>, Error> {
+    let limit = shared.settings.patience(ask.term.lease())?;
+    let overdue = clock::now() + limit;
+    let error = |failure: Failure| Err(failure.into_error(|| format!("lock {:?}", ask.name.as_str())));
+    loop {
+        let now = clock::now();
+        match shared.rooms.ahead(&ask.name, recent(limit)) {
+            Some(Ahead::Failing(failure) | Ahead::Asking(_, Some(failure))) => return error(failure),
+            Some(Ahead::Asking(bell, None)) if now < overdue => {
+                let _ = tokio::time::timeout(overdue.since(now), bell.has_asked()).await;
+            }
+            Some(Ahead::Asking(_, None)) => return Err(too_late(&ask.name, limit)),
+            // Without a queue it goes deeper into a hold that stands.
+            Some(Ahead::Waiting) | None => return Ok(None),
+        }
+    }
+}
+
+/// Ends an attempt that was not granted.
+async fn give_up(mut attempt: Attempt, error: Option<Error>) -> Result<Option<Guard>, Error> {
+    attempt.give_back().await;
+    attempt.leave().await;
+    error.map_or(Ok(None), Err)
 }
 
 /// The pauses of one who waits where nothing is told.
@@ -205,7 +338,11 @@ async fn send(shared: &Shared, attempt: Attempt, ask: &Ask) -> Result<(Attempt, 
         Patience::Until(end) => tokio::time::timeout(end.since(clock::now()).max(limit), errand)
             .await
             .map_err(|_| too_late(&ask.name, limit)),
-        Patience::None | Patience::Endless => Ok(errand.await),
+        // The connection may have to be made first, which has the same limit.
+        Patience::None => {
+            tokio::time::timeout(limit * 2, errand).await.map_err(|_| too_late(&ask.name, limit))
+        }
+        Patience::Endless => Ok(errand.await),
     }
 }
 

@@ -11,7 +11,7 @@ use super::attendance::Attendee;
 use super::hold::{Hold, Term};
 use super::question::check_age;
 use super::rooms::{Join, Look, Seat};
-use crate::backend::{Answer, Caller, Care, Failure};
+use crate::backend::{Answer, Caller, Care, Failure, FailureKind};
 use crate::clock;
 use crate::error::Error;
 use crate::guard::Guard;
@@ -51,21 +51,17 @@ fn takes(engine: &Engine, ask: &Ask) -> Option<u32> {
 }
 
 impl Attempt {
-    /// Takes a seat; `None` when that would mean to push in.
-    pub(super) fn begin(engine: &Arc<Engine>, ask: &Ask, limit: Duration) -> Option<(Self, Look)> {
+    /// Takes a seat.
+    pub(super) fn begin(engine: &Arc<Engine>, ask: &Ask, limit: Duration) -> (Self, Look) {
         let shared = &engine.shared;
         let owner = match ask.name.kind() {
             Kind::Permits => OwnerId::from_wire(&uuid::Uuid::new_v4().simple().to_string()),
             _ => shared.new_owner(),
         };
-        let join = match ask.patience {
-            _ if ask.under.is_some() => Join::Aside,
-            Patience::None => Join::IfEmpty,
-            Patience::Until(_) | Patience::Endless => Join::Anyway,
-        };
+        let join = if ask.under.is_some() { Join::Aside } else { Join::AtEnd };
         let (seat, look) = match ask.name.kind() {
-            Kind::Fair => shared.rooms.enter(&ask.name.for_waiter(&owner), join)?,
-            _ => shared.rooms.enter_as(&ask.name, join, takes(engine, ask))?,
+            Kind::Fair => shared.rooms.enter(&ask.name.for_waiter(&owner), join),
+            _ => shared.rooms.enter_as(&ask.name, join, takes(engine, ask)),
         };
         let attempt = Self {
             engine: Arc::clone(engine),
@@ -84,7 +80,7 @@ impl Attempt {
             left_traces: false,
             attendee: None,
         };
-        Some((attempt, look))
+        (attempt, look)
     }
 
     /// What it was handed by another of this process, if it is still good.
@@ -118,12 +114,20 @@ impl Attempt {
     pub(super) async fn send(mut self, caller: Caller) -> (Self, Outcome) {
         let lease = self.term.lease();
         let wish = self.engine.shared.wish(&self.name, lease, self.waits);
-        let care = Care { limit: self.limit, replicas: self.replicas, caller };
+        let care = Care { limit: self.limit, replicas: self.replicas, caller: caller.clone() };
+        let began = clock::now();
         let asked = self.engine.shared.backend.acquire(self.claim(), wish, care);
+        self.seat.bell.begin_asking();
         let (answer, sent, replicas) = match asked.await {
             Ok(Answer { value, sent, replicas, .. }) => (value, sent, replicas),
             Err(failure) => {
                 self.has_failed(&failure);
+                // What was not sent for want of its caller says nothing of the store.
+                let is_outage = failure.in_doubt.is_some() || !caller.is_gone();
+                if is_outage && matches!(failure.kind, FailureKind::Unavailable(_)) {
+                    self.seat.set_outage(began, &failure);
+                }
+                self.seat.bell.end_asking();
                 return (self, Err(failure));
             }
         };
@@ -136,7 +140,10 @@ impl Attempt {
                 Some(token)
             }
             // A reentry was gone, which this is not, or a semaphore's request was taken back, which it was not.
-            Acquired::Gone => return (self, Ok(Err(None))),
+            Acquired::Gone => {
+                self.seat.bell.end_asking();
+                return (self, Ok(Err(None)));
+            }
             Acquired::Busy { ttl } => {
                 // On one connection answers come in order: an earlier request on it was refused too, or has ended.
                 self.doubt = sent.leaves_of(self.doubt);
@@ -144,6 +151,8 @@ impl Attempt {
                     self.repeats.are_settled();
                 }
                 self.was_refused();
+                self.seat.set_refusal(self.name.kind(), self.permits);
+                self.seat.bell.end_asking();
                 return (self, Ok(Err(ttl)));
             }
         };

@@ -35,7 +35,7 @@ use tokio::runtime::Handle;
 use turnlock_core::model::Wish;
 use turnlock_core::{ClientId, Kind, Lease, LockName, Moment, OwnerId};
 
-pub(crate) use acquire::{Ask, Patience, acquire};
+pub(crate) use acquire::{Ask, Patience, acquire, behind_own_task};
 use attendance::Attendance;
 pub(crate) use errand::{Errand, Errands};
 use farewells::Farewells;

@@ -23,7 +23,8 @@ pub(crate) enum Resend {
 }
 
 impl Shared {
-    /// One question to the store that concerns no hold of ours, asked twice if the first finds a dead connection.
+    /// One question to the store that concerns no hold of ours, asked twice if the first finds a dead connection. One that
+    /// is not answered in time is not asked again.
     pub(crate) async fn ask<T: Send>(
         &self,
         name: &LockName,
@@ -31,10 +32,12 @@ impl Shared {
         step: impl Fn(Duration) -> Step<T>,
     ) -> Result<T, Error> {
         let limit = self.settings.usual_patience();
+        let end = clock::now() + limit;
         let work = async {
             let answer = match step(limit).await {
                 Err(failure)
                     if failure.is_worth_a_retry()
+                        && clock::now() < end
                         && (resend == Resend::Always || failure.in_doubt.is_none()) =>
                 {
                     step(limit).await
@@ -57,10 +60,11 @@ impl Shared {
         self.check_open()?;
         let (shared, name, request) = (Arc::clone(self), name.clone(), self.new_owner());
         let work = async move {
-            let mut troubles = Troubles::new(shared.settings.retry_for, Patience::Endless);
-            let mut repeats = Repeats::default();
             let limit = shared.settings.usual_patience();
+            let mut troubles = Troubles::new(shared.settings.retry_for, Patience::Endless, limit);
+            let mut repeats = Repeats::default();
             loop {
+                let asked = clock::now();
                 match shared.backend.perform(&name, deed, &request, limit).await {
                     Ok(Answer { value, .. }) => {
                         if !repeats.are_in_doubt() {
@@ -72,7 +76,7 @@ impl Shared {
                         if let Some(sent) = failure.in_doubt {
                             repeats.are_in_doubt_since(sent.at);
                         }
-                        tokio::time::sleep(troubles.after(failure, || describe(&name))?).await;
+                        tokio::time::sleep(troubles.after(failure, asked, || describe(&name))?).await;
                         check_age(&name, repeats)?;
                     }
                 }

@@ -47,7 +47,7 @@ async fn deepen(engine: Arc<Engine>, hold: Arc<Hold>, deepening: Deepening) -> R
     let Deepening { term, patience, replicas } = deepening;
     let limit = shared.settings.patience(term.lease())?;
     let name = || hold.name.to_string();
-    let mut troubles = Troubles::new(shared.settings.retry_for, patience);
+    let mut troubles = Troubles::new(shared.settings.retry_for, patience, limit);
     loop {
         // Given up between two tries, so that a release does not have to wait for a store that is away.
         let turn = hold.lane.lock().await;
@@ -62,6 +62,7 @@ async fn deepen(engine: Arc<Engine>, hold: Arc<Hold>, deepening: Deepening) -> R
         let wish = shared.wish(&hold.name, term.lease(), false);
         let replicas = replicas.max(hold.replicas_wanted());
         let care = Care::of_engine(limit, replicas);
+        let asked = clock::now();
         let failure = match shared.backend.acquire(hold.claim(target), wish, care).await {
             Ok(Answer { value: Acquired::Busy { .. } | Acquired::Gone, .. }) => {
                 let reason = shared.reason_of_absence(&hold);
@@ -89,7 +90,7 @@ async fn deepen(engine: Arc<Engine>, hold: Arc<Hold>, deepening: Deepening) -> R
         }
         drop(turn);
         let stands = failure.stands;
-        match troubles.after(failure, || format!("reentry of lock {:?}", hold.name.as_str())) {
+        match troubles.after(failure, asked, || format!("reentry of lock {:?}", hold.name.as_str())) {
             Ok(pause) => tokio::time::sleep(pause).await,
             Err(error) => {
                 // Where the store is there to be asked, who is told of the failure finds the old count.

@@ -1,14 +1,16 @@
 use std::collections::HashMap;
 use std::collections::hash_map::{Entry, OccupiedEntry};
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 use turnlock_core::wait_queue::{Ticket, WaitQueue};
 use turnlock_core::{Courtesy, Kind, LockName, Moment, OwnerId};
 
 use super::hold::Hold;
-use crate::backend::Backend;
+use crate::backend::{Backend, Failure};
 use crate::clock;
 
 /// The waiting rooms of this process: one for each lock that somebody here holds or wants. Who waits for a fair lock has
@@ -26,6 +28,45 @@ struct Room {
     listening: bool,
     /// What is owed to others since the last release of this process.
     courtesy: Option<Courtesy>,
+    /// The failures of the waiters in front, since the store last answered one of them.
+    outage: Option<Box<Outage>>,
+    /// What the store last refused.
+    refusal: Option<Refusal>,
+}
+
+/// A refusal by the store: what was asked for, and when the answer came.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Refusal {
+    at: Moment,
+    kind: Kind,
+    permits: u32,
+}
+
+impl Refusal {
+    /// Whether one who has waited since then, for so much, would be refused as well.
+    pub(super) fn is_for(&self, began: Moment, kind: Kind, permits: u32) -> bool {
+        self.at >= began && self.kind == kind && self.permits <= permits
+    }
+}
+
+/// Failures in a row of the requests for one lock.
+#[derive(Clone, Debug)]
+pub(super) struct Outage {
+    /// When the first request was sent that got no answer.
+    pub(super) since: Moment,
+    /// The last failure, and when that was.
+    pub(super) last: Moment,
+    pub(super) failure: Failure,
+}
+
+/// What a waiter that is not in front knows of those in front.
+pub(super) enum Ahead {
+    /// They wait for a lock that is held: the store, or a hold of this process, says so.
+    Waiting,
+    /// The last request of one of them failed.
+    Failing(Failure),
+    /// A request of one of them is under way, and the last one failed if there is a failure.
+    Asking(Arc<Bell>, Option<Failure>),
 }
 
 /// The holds of this process on one lock, as far as is known: at most one, but for readers and permits.
@@ -81,6 +122,9 @@ impl Holds {
 pub(crate) struct Bell {
     rung: Notify,
     hint: AtomicBool,
+    /// Whether a request of this waiter is under way, and who waits for its end.
+    asking: AtomicBool,
+    asked: Notify,
     /// Whether this waiter may be handed a hold of this process, if it is acknowledged by so many replicas.
     takes: Option<u32>,
     /// What it was handed. Set only while the waiter is in its queue, under the lock of the rooms.
@@ -111,17 +155,41 @@ impl Bell {
         self.hint.store(true, Ordering::Release);
     }
 
+    /// A request of this waiter is sent now.
+    pub(super) fn begin_asking(&self) {
+        self.asking.store(true, Ordering::Release);
+    }
+
+    /// The request has an outcome, or is given up.
+    pub(super) fn end_asking(&self) {
+        if self.asking.swap(false, Ordering::AcqRel) {
+            self.asked.notify_waiters();
+        }
+    }
+
+    /// Waits until no request of this waiter is under way.
+    pub(super) async fn has_asked(&self) {
+        let mut asked = pin!(self.asked.notified());
+        asked.as_mut().enable();
+        if self.asking.load(Ordering::Acquire) {
+            asked.await;
+        }
+    }
+
+    /// Whether something happened since it last looked.
+    pub(super) fn has_hint(&self) -> bool {
+        self.hint.load(Ordering::Acquire)
+    }
+
     pub(crate) fn take_hint(&self) -> bool {
         self.hint.swap(false, Ordering::AcqRel)
     }
 }
 
-/// Whether to join a queue in which somebody waits.
+/// Whether to join a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Join {
-    Anyway,
-    /// The way of those who will not wait and must not push in.
-    IfEmpty,
+    AtEnd,
     /// Not in the queue at all: for one who holds already and only wants more of it.
     Aside,
 }
@@ -133,6 +201,8 @@ pub(crate) struct Look {
     pub(crate) listening: bool,
     /// Until when others go first.
     pub(crate) not_before: Moment,
+    /// What the store last refused to one of this queue.
+    pub(crate) refusal: Option<Refusal>,
 }
 
 impl Rooms {
@@ -144,8 +214,8 @@ impl Rooms {
         self.rooms.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Joins the queue at its end; `None` when that would mean to wait behind somebody and `join` forbids it.
-    pub(crate) fn enter(self: &Arc<Self>, name: &LockName, join: Join) -> Option<(Seat, Look)> {
+    /// Takes a seat.
+    pub(crate) fn enter(self: &Arc<Self>, name: &LockName, join: Join) -> (Seat, Look) {
         self.enter_as(name, join, None)
     }
 
@@ -155,16 +225,16 @@ impl Rooms {
         name: &LockName,
         join: Join,
         takes: Option<u32>,
-    ) -> Option<(Seat, Look)> {
+    ) -> (Seat, Look) {
         let bell = Bell::of_one_who_takes(takes);
         let mut rooms = self.lock();
-        let room = match rooms.entry(name.clone()) {
-            Entry::Occupied(room) if join == Join::IfEmpty && !room.get().queue.is_empty() => return None,
-            room => room.or_default(),
-        };
-        let (ticket, look) = room.enter(&bell, name.kind(), join);
+        let (ticket, look) = rooms.entry(name.clone()).or_default().enter(&bell, name.kind(), join);
+        if look.may_ask {
+            // It is about to; else it says so.
+            bell.begin_asking();
+        }
         drop(rooms);
-        Some((Seat { rooms: Arc::clone(self), name: name.clone(), ticket, bell, seated: true }, look))
+        (Seat { rooms: Arc::clone(self), name: name.clone(), ticket, bell, seated: true }, look)
     }
 
     /// A hold of this process ended, by whatever way: those in front may ask now.
@@ -257,6 +327,19 @@ impl Rooms {
         (held, rooms.values().filter(|room| room.holds.is_empty()).count())
     }
 
+    /// What those in front of a queue are doing, if there is one. A failure that is older than `recent` does not count.
+    pub(super) fn ahead(&self, name: &LockName, recent: Duration) -> Option<Ahead> {
+        let rooms = self.lock();
+        let room = rooms.get(name).filter(|room| !room.queue.is_empty())?;
+        let failure = room.outage(recent).map(|outage| outage.failure.clone());
+        let asking = room.queue.front().find(|bell| bell.asking.load(Ordering::Acquire));
+        Some(match (asking, failure) {
+            (Some(bell), failure) => Ahead::Asking(Arc::clone(bell), failure),
+            (None, Some(failure)) => Ahead::Failing(failure),
+            (None, None) => Ahead::Waiting,
+        })
+    }
+
     /// How many tasks of this process wait for `name`.
     pub(crate) fn waiting(&self, name: &LockName) -> usize {
         self.lock().get(name).map_or(0, |room| room.queue.len())
@@ -281,7 +364,7 @@ impl Room {
     fn enter(&mut self, bell: &Arc<Bell>, kind: Kind, join: Join) -> (Option<Ticket>, Look) {
         let ticket = match join {
             Join::Aside => None,
-            Join::Anyway | Join::IfEmpty => Some(self.queue.enter(Arc::clone(bell), kind.asks_in_company())),
+            Join::AtEnd => Some(self.queue.enter(Arc::clone(bell), kind.asks_in_company())),
         };
         (ticket, self.look(ticket, kind))
     }
@@ -292,6 +375,7 @@ impl Room {
             held_here: ticket.is_some() && self.holds.iter().any(|hold| !kind.goes_with(hold.name.kind())),
             listening: self.listening,
             not_before: self.courtesy.as_ref().map_or(Moment::from_micros(0), Courtesy::ends),
+            refusal: self.refusal,
         }
     }
 
@@ -302,6 +386,7 @@ impl Room {
                 && !under.is_some_and(|under| Arc::ptr_eq(under, known))
         };
         self.courtesy = None;
+        (self.outage, self.refusal) = (None, None);
         let displaced = if self.holds.is_empty() { Vec::new() } else { self.holds.take(is_gone) };
         self.holds.add(hold);
         displaced
@@ -309,6 +394,11 @@ impl Room {
 
     fn ring_front(&self) {
         self.queue.front().for_each(|bell| bell.ring());
+    }
+
+    /// The outage, if its last failure is not older than `recent`.
+    fn outage(&self, recent: Duration) -> Option<&Outage> {
+        self.outage.as_deref().filter(|outage| clock::now() < outage.last + recent)
     }
 }
 
@@ -336,8 +426,36 @@ impl Seat {
             held_here: false,
             listening: false,
             not_before: Moment::from_micros(0),
+            refusal: None,
         };
         rooms.get(&self.name).map_or(nowhere, |room| room.look(self.ticket, self.name.kind()))
+    }
+
+    /// What those in front of its queue are doing. A failure that is older than `recent` does not count.
+    pub(super) fn ahead(&self, recent: Duration) -> Ahead {
+        self.rooms.ahead(&self.name, recent).unwrap_or(Ahead::Waiting)
+    }
+
+    /// The failures of those who were in front before, if the last one is not older than `recent`.
+    pub(super) fn outage(&self, recent: Duration) -> Option<Outage> {
+        self.rooms.lock().get(&self.name)?.outage(recent).cloned()
+    }
+
+    /// A request that was sent at that time got no answer.
+    pub(super) fn set_outage(&self, sent: Moment, failure: &Failure) {
+        if let Some(room) = self.rooms.lock().get_mut(&self.name) {
+            let since = room.outage.as_ref().map_or(sent, |outage| outage.since);
+            let outage = Outage { since, last: clock::now(), failure: failure.clone() };
+            room.outage = Some(Box::new(outage));
+        }
+    }
+
+    /// The store has refused a request for so many permits.
+    pub(super) fn set_refusal(&self, kind: Kind, permits: u32) {
+        if let Some(room) = self.rooms.lock().get_mut(&self.name) {
+            room.outage = None;
+            room.refusal = Some(Refusal { at: clock::now(), kind, permits });
+        }
     }
 
     pub(crate) fn set_listening(&self) {
@@ -374,6 +492,7 @@ impl Seat {
         room.holds.remove(handed);
         room.holds.add(hold);
         self.seated = false;
+        self.bell.end_asking();
         if let Some(ticket) = self.ticket {
             let is_telling = clock::now() >= telling_from;
             room.queue.leave(ticket).filter(|_| is_telling).for_each(|bell| bell.ring());
@@ -393,6 +512,7 @@ impl Seat {
             return Vec::new();
         }
         let mut rooms = self.rooms.lock();
+        self.bell.end_asking();
         // The room of one waiter of a fair lock is not the one that the hold belongs in, and one who stood aside may find no
         // room at all.
         let (elsewhere, here) = match granted {

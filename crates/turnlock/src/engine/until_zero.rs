@@ -24,8 +24,8 @@ pub(crate) async fn until_zero(
     name: &LockName,
     patience: Patience,
 ) -> Result<bool, Error> {
-    let Some((seat, _)) = shared.rooms.enter(name, Join::Anyway) else { return Ok(false) };
-    let mut troubles = Troubles::new(shared.settings.retry_for, patience);
+    let (seat, _) = shared.rooms.enter(name, Join::AtEnd);
+    let mut troubles = Troubles::new(shared.settings.retry_for, patience, shared.settings.usual_patience());
     let mut listening = false;
     let end = patience.end();
     loop {
@@ -37,7 +37,7 @@ pub(crate) async fn until_zero(
         let count = match asking.await.unwrap_or_else(|_| Err(no_answer(limit))) {
             Ok(Answer { value, .. }) => value.number.unwrap_or_default(),
             Err(failure) => {
-                let pause = troubles.after(failure, || describe(name))?;
+                let pause = troubles.after(failure, asked, || describe(name))?;
                 tokio::time::sleep(pause.min(end.since(clock::now()))).await;
                 continue;
             }

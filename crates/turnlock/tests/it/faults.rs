@@ -17,6 +17,7 @@ pub(crate) const CASES: &[Case] = cases![
     forgotten_scripts_are_sent_again,
     at_maxmemory_releases_and_renewals_still_work,
     a_key_of_another_type_is_left_alone,
+    a_hash_that_no_lock_library_wrote_is_an_error_at_once,
     a_lock_without_an_expiry_is_polled_and_not_overwritten,
     a_busy_server_is_waited_for,
     a_paused_server_leaves_no_lock_behind,
@@ -36,6 +37,7 @@ pub(crate) fn kind_cases(kind: Kind) -> impl Iterator<Item = Case> {
         forgotten_scripts_are_sent_again,
         at_maxmemory_releases_and_renewals_still_work,
         a_list_is_no_lock_and_is_left_alone,
+        a_hash_that_no_lock_library_wrote_is_an_error_at_once,
         a_paused_server_leaves_no_lock_behind,
     ];
     let waits = |name: &str| name == "a_restart_is_told_to_holders_and_survived_by_waiters";
@@ -195,8 +197,6 @@ async fn a_key_of_another_type_is_left_alone(rig: Rig) {
             assert!(named, "{error}");
         }
     }
-    // A hash of somebody else looks like a lock that is held; it is not taken, and looking at it says what it is.
-    assert!(client.lock("hash").try_lock().await.expect("an answer").is_none());
     assert!(matches!(client.lock("hash").inspect().await, Err(Error::Corrupt { .. })));
     // A hold whose count was overwritten.
     let guard = client.lock("mine").lock().await.expect("free");
@@ -241,6 +241,77 @@ async fn a_list_is_no_lock_and_is_left_alone(rig: Rig) {
     for key in ["list", "mine"] {
         assert_eq!(plain.lrange::<_, Vec<String>>(key, 0, -1).await.expect("an answer"), ["precious"]);
     }
+}
+
+/// A hash without a holder never becomes free: an acquire that waited for it would wait without end.
+async fn a_hash_that_no_lock_library_wrote_is_an_error_at_once(rig: Rig) {
+    const OWNER: &str = "07070707-0707-4707-8707-070707070707:12";
+    let mut plain = rig.plain().await;
+    let client = rig.client().await;
+    let mut foreign = redis::pipe();
+    foreign
+        .hset("text", "f", "v")
+        .hset("number", "f", 1)
+        .hset("no count", OWNER, "v")
+        .hset("colon", "a:b", 1);
+    foreign.hset("mode", "mode", "write").hset("mode", "color", "red").hset("ends", "f", "v");
+    foreign.pexpire("ends", 60_000);
+    (0..5_000).for_each(|field| {
+        foreign.hset("large", format!("{OWNER}{field}"), 1).ignore();
+    });
+    let _: () = foreign.query_async(&mut plain).await.expect("set");
+    let before = rig.server().calls().await;
+    for key in ["text", "number", "no count", "colon", "mode", "ends", "large"] {
+        let found: std::collections::BTreeMap<String, String> = plain.hgetall(key).await.expect("an answer");
+        let lock = client.lock(key);
+        for outcome in [
+            within(ms(5_000), "it does not wait", lock.lock()).await.map(drop),
+            lock.try_lock().await.map(drop),
+            lock.try_lock_for(ms(60_000)).await.map(drop),
+        ] {
+            let error = outcome.expect_err(key);
+            assert!(matches!(&error, Error::Corrupt { key: named, .. } if named == key), "{error}");
+        }
+        assert_eq!(found, plain.hgetall(key).await.expect("an answer"), "{key} was changed");
+        assert_eq!(keys_beside(&mut plain, key).await, Vec::<String>::new());
+    }
+    let spent = rig.server().calls().await.since(&before);
+    if rig.kind != Kind::Plain {
+        // Two of the test for each key; none of a large hash.
+        assert!(spent.of("hgetall") <= 2 * 7 + 3 * 6, "{spent:?}");
+    }
+    // What a lock library wrote is a hold, also without an expiry, and whatever kind of lock it is.
+    let (writer, in_transaction) = (format!("{OWNER}:write"), format!("{OWNER}:0a1b2c3d"));
+    for (key, field) in [
+        ("exclusive", OWNER),
+        ("exclusive:negative", "07070707-0707-4707-8707-070707070707:-12"),
+        ("exclusive:transaction", &in_transaction),
+        ("writing", &writer),
+        ("reading", OWNER),
+    ] {
+        if !key.starts_with("exclusive") {
+            let mode = if key == "writing" { "write" } else { "read" };
+            let _: () = plain.hset(key, "mode", mode).await.expect("set");
+            let reads = format!("{{{key}}}:{OWNER}:rwlock_timeout:1");
+            let _: () = plain.set(reads, 1).await.expect("set");
+        }
+        let _: () = plain.hset(key, field, 1).await.expect("set");
+        let outcome = client.lock(key).try_lock_for(ms(50)).await;
+        match (rig.kind, key) {
+            (Kind::Read, "reading") => assert!(outcome.expect("an answer").is_some()),
+            (Kind::Plain, _) => assert!(outcome.is_err(), "{key}: {outcome:?}"),
+            (Kind::Read | Kind::Write, key) if key.starts_with("exclusive") => {
+                assert!(matches!(outcome, Err(Error::Corrupt { .. })), "{key}: {outcome:?}");
+            }
+            _ => assert!(outcome.expect("an answer").is_none(), "{key}"),
+        }
+    }
+}
+
+/// The keys that belong to the lock at this key.
+async fn keys_beside(plain: &mut redis::aio::MultiplexedConnection, key: &str) -> Vec<String> {
+    let keys: Vec<String> = plain.keys(format!("*{{{key}}}*")).await.expect("keys");
+    keys.into_iter().filter(|beside| !beside.starts_with("redisson_lock_token")).collect()
 }
 
 async fn a_lock_without_an_expiry_is_polled_and_not_overwritten(rig: Rig) {

@@ -68,7 +68,7 @@ async fn hears(rig: &Rig, guard: &Guard, lease: Duration) -> Heard {
         LostReason::Expired => guard.name().ends_with("-fixed"),
         // Since before the last renewal that the store confirmed, or the grant: that long a lease lasts here.
         LostReason::NotRenewed { unconfirmed_for } => {
-            guard.name().ends_with("-renewed") && unconfirmed_for >= lease - lease / 50
+            guard.name().ends_with("-renewed") && unconfirmed_for >= lease * 49 / 50
         }
         _ => false,
     };

@@ -41,6 +41,7 @@ pub(crate) const REDIS_CASES: &[Case] = cases![
     a_herd_costs_a_call_for_many_turns,
     a_reentry_that_is_under_way_is_not_handed_over,
     a_slow_line_does_not_eat_the_window_up,
+    a_free_lock_is_asked_for_before_a_wait_ends,
 ];
 
 /// Longer than any of the cases takes, and the longest that there is.
@@ -476,4 +477,40 @@ async fn a_herd_costs_a_call_for_many_turns(rig: Rig) {
     let calls = calls.of("evalsha") + calls.of("subscribe");
     println!("{WAITERS} turns for {calls} calls");
     assert!(calls <= 100, "{calls} calls for {WAITERS} turns");
+}
+
+/// A waiter yields to others that heard of the release. When its wait ends before they had their turns, it asks once.
+async fn a_free_lock_is_asked_for_before_a_wait_ends(rig: Rig) {
+    let client = rig.client_with(Client::builder().poll(NO_POLL).hand_over_window(Duration::ZERO)).await;
+    let mut listeners = Vec::new();
+    for _ in 0..5 {
+        let server = redis::Client::open(rig.server().url()).expect("an address");
+        let mut listener = server.get_async_pubsub().await.expect("a connection");
+        listener.subscribe("redisson_lock__channel:{x}").await.expect("subscribed");
+        listeners.push(listener);
+    }
+    let lock = client.lock("x");
+    let mut rounds = 0;
+    // On a busy machine the release may come too late to be heard of within the wait: such a round shows nothing.
+    for _ in 0..500 {
+        let guard = lock.lock().await.expect("free");
+        let start = Instant::now();
+        let release = async {
+            guard.unlock().await.expect("held");
+            start.elapsed()
+        };
+        let (waited, took) = tokio::join!(lock.try_lock_for(ms(8)), release);
+        let waited = waited.expect("an answer");
+        if took < ms(4) {
+            rounds += 1;
+            assert!(waited.is_some(), "refused unasked, although it was free after {took:?}");
+        }
+        if let Some(guard) = waited {
+            guard.unlock().await.expect("held");
+        }
+        if rounds == 20 {
+            return;
+        }
+    }
+    panic!("no release took less than 4 ms often enough: {rounds} times");
 }

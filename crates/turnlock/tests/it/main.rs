@@ -24,6 +24,7 @@ mod interop;
 mod late_delivery;
 mod long_ttl;
 mod network_faults;
+mod outage;
 mod paused;
 mod red_lock;
 mod replicas;
@@ -84,76 +85,13 @@ fn main() {
     for case in late_delivery::LONG_CASES {
         trials.push(trial(Store::Redis, Kind::Lock, *case, Store::Redis.missing()));
     }
-    for store in STORES {
-        let missing = store.missing();
-        for kind in Kind::ALL {
-            for case in conformance::cases(kind).chain(cancellation::cases(kind)) {
-                trials.push(trial(store, kind, case, missing.clone()));
-            }
-        }
-        for (kind, cases) in family::CASES {
-            trials.extend(cases.iter().map(|case| trial(store, *kind, *case, missing.clone())));
-        }
-        for case in find::CASES.concat() {
-            trials.push(trial_about("find", store, Kind::Lock, case, missing.clone()));
-        }
-        for case in hand_over::CASES {
-            trials.push(trial_about("hand_over", store, Kind::Lock, *case, missing.clone()));
-        }
-        for case in who::CASES {
-            trials.push(trial_about("who", store, Kind::Lock, *case, missing.clone()));
-        }
-        for kind in Kind::MUTEXES {
-            trials.extend(family::mutex_cases(kind).map(|case| trial(store, kind, case, missing.clone())));
-        }
-    }
-    for store in Store::SERVERS {
-        for (kind, cases) in family::REDIS_CASES {
-            trials.extend(cases.iter().map(|case| trial_alone(kind.name(), store, *kind, *case)));
-        }
-        for (about, cases) in [
-            ("find", find::REDIS_CASES),
-            ("hand_over", hand_over::REDIS_CASES),
-            ("who", who::REDIS_CASES),
-            (Kind::Lock.name(), wire::CASES),
-            (Kind::Lock.name(), faults::CASES),
-        ] {
-            trials.extend(cases.iter().map(|case| trial_alone(about, store, Kind::Lock, *case)));
-        }
-    }
-    for kind in [Kind::Fair, Kind::Fenced, Kind::Read, Kind::Write, Kind::Plain] {
-        for case in faults::kind_cases(kind).chain(network_faults::kind_cases(kind)) {
-            trials.push(trial(Store::Redis, kind, case, Store::Redis.missing()));
-        }
-    }
-    for kind in [Kind::Lock, Kind::Fair, Kind::Fenced, Kind::Read, Kind::Write, Kind::Plain] {
-        for case in [late_delivery::CASES, paused::CASES].concat() {
-            trials.push(trial(Store::Redis, kind, case, Store::Redis.missing()));
-        }
-    }
-    trials.extend(
-        paused::CASES.iter().map(|case| trial(Store::Redis, Kind::Permits, *case, Store::Redis.missing())),
-    );
-    for kind in [Kind::Lock, Kind::Plain, Kind::Read, Kind::Write] {
-        let cases = revoked::KIND_CASES.iter();
-        trials.extend(cases.map(|case| trial(Store::Redis, kind, *case, Store::Redis.missing())));
-    }
-    for kind in [Kind::Lock, Kind::Fair, Kind::Fenced, Kind::Spin, Kind::Plain, Kind::Read, Kind::Write] {
-        let cases = long_ttl::KIND_CASES.iter();
-        trials.extend(cases.map(|case| trial(Store::Redis, kind, *case, Store::Redis.missing())));
-    }
+    trials.extend(STORES.into_iter().flat_map(store_trials));
+    trials.extend(Store::SERVERS.into_iter().flat_map(server_trials));
+    trials.extend(fault_trials());
+    trials.extend(outage::trials());
+    trials.extend(replicas::trials());
     for case in [file_faults::CASES, file_machine::CASES].concat() {
         trials.push(trial(Store::File, Kind::Lock, case, None));
-    }
-    trials.extend(replicas::trials());
-    let missing = Store::Redis.missing();
-    for case in [network_faults::CASES, child::CASES, told::CASES, red_lock::CASES, revoked::CASES, long_ttl::CASES].concat() {
-        trials.push(trial(Store::Redis, Kind::Lock, case, missing.clone()));
-    }
-    let of_locks = [(Kind::Lock, server_clock::CASES), (Kind::Lock, clock_steps::CASES)];
-    for (kind, cases) in [&of_locks, family::CLOCK_CASES].concat() {
-        let missing = missing.clone().or_else(RedisServer::clock_shift_missing);
-        trials.extend(cases.iter().map(|case| trial(Store::Redis, kind, *case, missing.clone())));
     }
     trials.extend(acl::trials(Store::Redis.missing().as_deref()));
     trials.extend(doctor::trials(Store::Redis.missing().as_deref()));
@@ -170,6 +108,89 @@ fn main() {
     interop::close();
     Store::close_all();
     conclusion.exit();
+}
+
+/// The conformance suite on one store.
+fn store_trials(store: Store) -> Vec<Trial> {
+    let missing = store.missing();
+    let mut trials = Vec::new();
+    for kind in Kind::ALL {
+        for case in conformance::cases(kind).chain(cancellation::cases(kind)) {
+            trials.push(trial(store, kind, case, missing.clone()));
+        }
+    }
+    for (kind, cases) in family::CASES {
+        trials.extend(cases.iter().map(|case| trial(store, *kind, *case, missing.clone())));
+    }
+    for (about, cases) in
+        [("find", &find::CASES.concat()[..]), ("hand_over", hand_over::CASES), ("who", who::CASES)]
+    {
+        trials.extend(cases.iter().map(|case| trial_about(about, store, Kind::Lock, *case, missing.clone())));
+    }
+    for kind in Kind::MUTEXES {
+        trials.extend(family::mutex_cases(kind).map(|case| trial(store, kind, case, missing.clone())));
+    }
+    trials
+}
+
+/// The cases that need a server to themselves, on one version of the server.
+fn server_trials(store: Store) -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for (kind, cases) in family::REDIS_CASES {
+        trials.extend(cases.iter().map(|case| trial_alone(kind.name(), store, *kind, *case)));
+    }
+    for (about, cases) in [
+        ("find", find::REDIS_CASES),
+        ("hand_over", hand_over::REDIS_CASES),
+        ("who", who::REDIS_CASES),
+        (Kind::Lock.name(), wire::CASES),
+        (Kind::Lock.name(), faults::CASES),
+    ] {
+        trials.extend(cases.iter().map(|case| trial_alone(about, store, Kind::Lock, *case)));
+    }
+    trials
+}
+
+/// The cases in which a server, its network or its clock fails, on the installed Redis.
+fn fault_trials() -> Vec<Trial> {
+    use Kind::{Fair, Fenced, Lock, Permits, Plain, Read, Spin, Write};
+    let missing = Store::Redis.missing();
+    let mut trials = Vec::new();
+    for kind in [Fair, Fenced, Read, Write, Plain] {
+        for case in faults::kind_cases(kind).chain(network_faults::kind_cases(kind)) {
+            trials.push(trial(Store::Redis, kind, case, missing.clone()));
+        }
+    }
+    let of_kinds: [(&[Kind], &[Case]); 5] = [
+        (&[Fair, Fenced, Spin, Read, Write, Plain], outage::KIND_CASES),
+        (&[Lock, Fair, Fenced, Read, Write, Plain], late_delivery::CASES),
+        (&[Lock, Fair, Fenced, Read, Write, Plain, Permits], paused::CASES),
+        (&[Lock, Plain, Read, Write], revoked::KIND_CASES),
+        (&[Lock, Fair, Fenced, Spin, Plain, Read, Write], long_ttl::KIND_CASES),
+    ];
+    for (kinds, cases) in of_kinds {
+        for kind in kinds {
+            trials.extend(cases.iter().map(|case| trial(Store::Redis, *kind, *case, missing.clone())));
+        }
+    }
+    for cases in [
+        network_faults::CASES,
+        outage::CASES,
+        child::CASES,
+        told::CASES,
+        red_lock::CASES,
+        revoked::CASES,
+        long_ttl::CASES,
+    ] {
+        trials.extend(cases.iter().map(|case| trial(Store::Redis, Lock, *case, missing.clone())));
+    }
+    let no_clock = missing.or_else(RedisServer::clock_shift_missing);
+    for (kind, cases) in
+        [&[(Lock, server_clock::CASES), (Lock, clock_steps::CASES)], family::CLOCK_CASES].concat()
+    {
+        trials.extend(cases.iter().map(|case| trial(Store::Redis, kind, *case, no_clock.clone())));
+    }
+    trials
 }
 
 /// A case on a store, or why it cannot be.

@@ -116,4 +116,15 @@ async fn something_else_under_the_name_is_told(rig: Rig) {
     let (code, told) = rig.run(&[], &["true"]).finish().await;
     assert_eq!(code, 65, "{told}");
     assert!(told.contains("left as it is"), "{told}");
+    // A hash of another program looks like a lock, but never becomes free.
+    let server = RedisServer::start().await;
+    let _: i64 = server.ask(&["HSET", &rig.name, "f", "v"]).await.unwrap();
+    let rig = rig.on(server.url());
+    for flags in [vec![], vec!["-n"], vec!["-w", "60s"], vec!["--fair"], vec!["--fenced"], vec!["-s"]] {
+        let start = Instant::now();
+        let (code, told) = rig.run(&flags, &["true"]).finish().await;
+        assert_eq!(code, 65, "{flags:?}: {told}");
+        assert!(told.contains("left as it is"), "{flags:?}: {told}");
+        assert!(start.elapsed() < ms(20_000), "{flags:?}");
+    }
 }

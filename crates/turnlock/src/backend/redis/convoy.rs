@@ -57,7 +57,7 @@ impl Convoy {
     }
 
     /// Runs the script of a step that [goes in a convoy](ScriptCall::goes_in_convoy). Waits for the answer for `limit` at
-    /// the most, counted from now, but without the time to connect.
+    /// the most, counted from now, but without the time to connect, which has the same limit.
     pub(super) async fn run(&self, call: &ScriptCall, limit: Duration) -> Result<Outcome, Failure> {
         if self.together.load(Ordering::Acquire) == 0 {
             let (_under_way, others) = UnderWay::enter(&self.alone);

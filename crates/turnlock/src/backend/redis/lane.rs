@@ -78,7 +78,8 @@ async fn drive(link: Arc<Link>, replicas: u32, mut inbox: mpsc::UnboundedReceive
             return;
         }
         let before = Instant::now();
-        let wire = link.wire().await;
+        let limit = waiting.iter().map(|passenger| passenger.limit).min().unwrap_or_default();
+        let wire = link.wire_within(limit).await;
         let connecting = before.elapsed();
         for passenger in &mut waiting {
             passenger.until += connecting;

@@ -3,7 +3,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Shared, join_all};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, Pipeline, RedisError, RedisResult, Value};
 use tokio::sync::Notify;
@@ -27,13 +28,18 @@ pub(super) struct Link {
     place: Place,
     purpose: Purpose,
     wire: Mutex<Option<Arc<Wire>>>,
-    /// Held while a connection is being made, so that only one is. When the last try failed, and how: those who waited for
-    /// it have their answer, and do not try one after the other.
-    dialling: tokio::sync::Mutex<Option<(Moment, Failure)>>,
+    /// The latest attempt to make a connection. All who need one wait for the same attempt.
+    dialling: Mutex<Option<Dialling>>,
     was_connected: AtomicBool,
     /// Whether the last connection led to a server that has become a replica.
     was_replica: AtomicBool,
     left_replica: Notify,
+}
+
+/// An attempt to make a connection, by a task of its own: it goes on when those who wait for it give up.
+struct Dialling {
+    task: AbortHandle,
+    outcome: Shared<BoxFuture<'static, Result<(), Failure>>>,
 }
 
 /// What a connection is for.
@@ -110,22 +116,22 @@ impl Link {
             place,
             purpose,
             wire: Mutex::new(None),
-            dialling: tokio::sync::Mutex::new(None),
+            dialling: Mutex::new(None),
             was_connected: AtomicBool::new(false),
             was_replica: AtomicBool::new(false),
             left_replica: Notify::new(),
         }
     }
 
-    /// Runs a script. Waits for the answer for `limit` at the most, not counting the time to connect. With `asking`, the
+    /// Runs a script. Waits for a connection for `limit` at the most, and then for the answer for `limit`. With `asking`, the
     /// node is told that it was named by another, from which the slot is moving to it.
     pub(super) async fn ask(
-        &self,
+        self: &Arc<Self>,
         call: &ScriptCall,
         asking: bool,
         limit: Duration,
     ) -> Result<Outcome, Failure> {
-        let wire = self.wire().await?;
+        let wire = self.wire_within(limit).await?;
         let dialect = self.common.dialect;
         let outcome = self.send(&wire, &call.by_hash(dialect), asking, limit).await;
         if matches!(&outcome, Outcome::Refused(error) if failure::is_unknown_script(error)) {
@@ -135,9 +141,9 @@ impl Link {
         Ok(outcome)
     }
 
-    /// Sends a command that is no script.
-    pub(super) async fn command(&self, cmd: &Cmd, limit: Duration) -> Result<Outcome, Failure> {
-        let wire = self.wire().await?;
+    /// Sends a command that is no script. The limit is as for [`ask`](Link::ask).
+    pub(super) async fn command(self: &Arc<Self>, cmd: &Cmd, limit: Duration) -> Result<Outcome, Failure> {
+        let wire = self.wire_within(limit).await?;
         Ok(self.send(&wire, cmd, false, limit).await)
     }
 
@@ -223,30 +229,54 @@ impl Link {
         failure::timed_out("answer", limit, Some(sent))
     }
 
-    /// The connection, made first if need be.
-    pub(super) async fn wire(&self) -> Result<Arc<Wire>, Failure> {
+    /// The connection, made first if need be. Waits for as long as connecting may take.
+    pub(super) async fn wire(self: &Arc<Self>) -> Result<Arc<Wire>, Failure> {
+        // The attempt has limits of its own, and says more about what failed.
+        self.wire_within(Duration::MAX).await
+    }
+
+    /// The connection, made first if need be. Waits for `limit` at the most; the attempt to connect goes on after that, so that
+    /// the next caller finds the connection.
+    pub(super) async fn wire_within(self: &Arc<Self>, limit: Duration) -> Result<Arc<Wire>, Failure> {
         match self.current().filter(|wire| !wire.is_suspect()) {
             Some(wire) => Ok(wire),
             // On the heap, as all that is rare and large, so that each request carries only what it needs.
-            None => Box::pin(self.wire_anew()).await,
+            None => Box::pin(self.wire_anew(limit)).await,
         }
     }
 
-    async fn wire_anew(&self) -> Result<Arc<Wire>, Failure> {
-        let asked = clock::now();
-        let mut last_failure = self.dialling.lock().await;
+    async fn wire_anew(self: &Arc<Self>, limit: Duration) -> Result<Arc<Wire>, Failure> {
+        let dialled = tokio::time::timeout(limit, self.dialling()).await;
+        dialled.unwrap_or_else(|_| Err(failure::no_connection(&self.place, limit)))?;
+        self.current()
+            .ok_or_else(|| failure::unavailable(format!("the connection to {} was lost", self.place)))
+    }
+
+    /// The attempt to connect that is under way, or a new one.
+    fn dialling(self: &Arc<Self>) -> Shared<BoxFuture<'static, Result<(), Failure>>> {
+        let mut dialling = self.dialling.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(Dialling { outcome, .. }) = dialling.as_ref().filter(|latest| !latest.task.is_finished())
+        {
+            return outcome.clone();
+        }
+        let link = Arc::clone(self);
+        // A task, since it is polled whatever becomes of the callers.
+        let task = self.common.runtime.spawn(async move { link.check_or_dial().await });
+        let abort_handle = task.abort_handle();
+        let gone = || failure::unavailable("the runtime of the client is gone".to_owned());
+        let outcome = task.map(move |joined| joined.unwrap_or_else(|_| Err(gone()))).boxed().shared();
+        *dialling = Some(Dialling { task: abort_handle, outcome: outcome.clone() });
+        outcome
+    }
+
+    async fn check_or_dial(&self) -> Result<(), Failure> {
         if let Some(wire) = self.current() {
             if !wire.is_suspect() || self.is_alive(&wire).await {
-                return Ok(wire);
+                return Ok(());
             }
             self.hang_up(&wire);
         }
-        if let Some((_, failure)) = last_failure.as_ref().filter(|(when, _)| *when > asked) {
-            return Err(failure.clone());
-        }
-        let dialled = self.new_wire().await;
-        *last_failure = dialled.as_ref().err().map(|failure| (clock::now(), failure.clone()));
-        dialled
+        self.new_wire().await.map(drop)
     }
 
     async fn new_wire(&self) -> Result<Arc<Wire>, Failure> {

@@ -75,8 +75,8 @@ impl Node {
     /// Makes sure that there is the connection that a call goes over.
     pub(super) async fn connect_for(&self, delivery: Delivery) -> Result<(), Failure> {
         match delivery.replicas {
-            0 => self.link.wire().await.map(drop),
-            _ => self.lanes.of(delivery).link.wire().await.map(drop),
+            0 => self.link.wire_within(delivery.limit).await.map(drop),
+            _ => self.lanes.of(delivery).link.wire_within(delivery.limit).await.map(drop),
         }
     }
 

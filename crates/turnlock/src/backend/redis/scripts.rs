@@ -87,15 +87,15 @@ macro_rules! scripts {
 
 // Where several files are named, all but the last have what several scripts have in common.
 scripts! {
-    LOCK_ACQUIRE = "lock_acquire_step" "lock_acquire";
+    LOCK_ACQUIRE = "lock_shape" "lock_acquire_step" "lock_acquire";
     LOCK_RELEASE = "lock_release_step" "lock_release";
-    CONVOY = "lock_acquire_step" "lock_release_step" "plain_acquire_step" "plain_release_step" "convoy";
+    CONVOY = "lock_shape" "lock_acquire_step" "lock_release_step" "plain_acquire_step" "plain_release_step" "convoy";
     LOCK_RENEW = "lines" "lock_renew";
     LOCK_KEEP = "lock_keep";
     LOCK_FORCE_UNLOCK = "lock_force_unlock";
     LOCK_INSPECT = "lock_inspect";
-    FENCED_ACQUIRE = "fenced_acquire";
-    FAIR_ACQUIRE = "lock_acquire_step" "fair_queue" "fair_acquire";
+    FENCED_ACQUIRE = "lock_shape" "fenced_acquire";
+    FAIR_ACQUIRE = "lock_shape" "lock_acquire_step" "fair_queue" "fair_acquire";
     FAIR_RELEASE = "lock_release_step" "fair_queue" "fair_release";
     FAIR_KEEP = "fair_queue" "fair_keep";
     FAIR_ATTEND = "lines" "fair_queue" "fair_attend";
@@ -122,9 +122,9 @@ scripts! {
     KEY_LOOK = "key_look";
     CLIENT_INTRODUCE = "client_introduce";
     CLIENT_READ = "client_read";
-    READ_ACQUIRE = "read_write_holds" "read_acquire";
+    READ_ACQUIRE = "lock_shape" "read_write_holds" "read_acquire";
     READ_RELEASE = "read_write_holds" "read_release";
-    WRITE_ACQUIRE = "read_write_holds" "write_acquire";
+    WRITE_ACQUIRE = "lock_shape" "read_write_holds" "write_acquire";
     WRITE_RELEASE = "read_write_holds" "write_release";
     READ_WRITE_RENEW = "lines" "read_write_holds" "read_write_renew";
     READ_WRITE_KEEP = "read_write_holds" "read_write_keep";

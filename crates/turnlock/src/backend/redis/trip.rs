@@ -1,13 +1,14 @@
 //! One call for many steps, from when it may be sent until all of them know what became of them.
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use redis::Value;
 use tokio::sync::oneshot;
 use tokio::task::unconstrained;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::failure;
 use super::link::{Link, Outcome, Wire};
@@ -32,15 +33,25 @@ impl Traveller {
 }
 
 /// Sends the steps, and tells each what became of it.
-pub(super) async fn go(link: &Link, mut travellers: Vec<Traveller>) {
+pub(super) async fn go(link: &Arc<Link>, mut travellers: Vec<Traveller>) {
     let before = Instant::now();
-    let wire = match link.wire().await {
-        Ok(wire) => wire,
-        Err(failure) => {
-            for traveller in travellers {
-                let _ = traveller.ticket.send(Err(failure.clone()));
+    let wire = loop {
+        let Some(first_end) = travellers.iter().map(|traveller| traveller.until).min() else { return };
+        match timeout_at(first_end, link.wire()).await {
+            Ok(Ok(wire)) => break wire,
+            Ok(Err(failure)) => {
+                for traveller in travellers {
+                    let _ = traveller.ticket.send(Err(failure.clone()));
+                }
+                return;
             }
-            return;
+            Err(_) => {
+                let now = Instant::now();
+                for late in travellers.extract_if(.., |traveller| traveller.until <= now) {
+                    let failure = failure::timed_out("connection", late.limit, None);
+                    let _ = late.ticket.send(Err(failure));
+                }
+            }
         }
     };
     let now = Instant::now();
@@ -122,7 +133,7 @@ async fn ride(link: &Link, wire: &Wire, on_board: &mut Vec<Option<Traveller>>, b
 }
 
 /// Sends each in a call of its own, in their order.
-async fn each_alone(link: &Link, travellers: Vec<Traveller>) {
+async fn each_alone(link: &Arc<Link>, travellers: Vec<Traveller>) {
     let alone = travellers.into_iter().map(|traveller| async move {
         let limit = traveller.until.saturating_duration_since(Instant::now());
         let outcome = link.ask(&traveller.call, false, limit).await;

@@ -69,12 +69,12 @@ pub(super) async fn first_look(
     Err(failures.into_iter().next().unwrap_or_else(nobody))
 }
 
-fn inquiry(common: &Arc<Common>, address: &Address) -> Link {
-    Link::new(common, Place::Fixed(address.clone()), Purpose::Inquiry)
+fn inquiry(common: &Arc<Common>, address: &Address) -> Arc<Link> {
+    Arc::new(Link::new(common, Place::Fixed(address.clone()), Purpose::Inquiry))
 }
 
 async fn look_through(
-    link: Link,
+    link: Arc<Link>,
     seed: &Address,
     messages: ClusterMessages,
 ) -> Result<(String, Address, Dialect), Failure> {
@@ -91,7 +91,7 @@ async fn look_through(
     Ok((nodes, seed.clone(), if is_sharded { Dialect::ShardedCluster } else { Dialect::Cluster }))
 }
 
-async fn ask_for_nodes(link: &Link, address: &Address) -> Result<String, Failure> {
+async fn ask_for_nodes(link: &Arc<Link>, address: &Address) -> Result<String, Failure> {
     let mut question = redis::cmd("CLUSTER");
     question.arg("NODES");
     match link.command(&question, PATIENCE).await? {

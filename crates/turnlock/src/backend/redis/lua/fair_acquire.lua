@@ -28,6 +28,10 @@ end
 if target ~= '1' then
   return -3
 end
+local fault = ttl ~= -2 and not_a_lock(lock)
+if fault then
+  return fault
+end
 
 if ttl == -2 and (not head or head == owner) then
   redis.call('hset', lock, owner, 1)

@@ -24,7 +24,7 @@ if not count then
     return -3
   end
   if ttl ~= -2 then
-    return ttl
+    return not_a_lock(lock) or ttl
   end
 elseif not tonumber(count) then
   return redis.error_reply('CORRUPT the hold count of the owner is not a number')

@@ -31,7 +31,7 @@ local function acquire(lock, owner, target, lease)
     if target ~= '1' then
       return -3
     end
-    return ttl
+    return not_a_lock(lock) or ttl
   end
   if not tonumber(count) then
     return redis.error_reply('CORRUPT the hold count of the owner is not a number')

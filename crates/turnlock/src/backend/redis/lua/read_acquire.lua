@@ -55,7 +55,7 @@ if target > 1 then
 end
 if mode == 'write' then
   if not writes and not writes_above then
-    return ttl
+    return not_a_lock(lock) or ttl
   end
 elseif under == '' then
   local wait = redis.call('pttl', waiting)

@@ -38,9 +38,12 @@ if target > 1 then
   return -3
 end
 if mode == 'write' then
-  return ttl
+  return not_a_lock(lock) or ttl
 end
 if ttl ~= -2 then
+  if mode ~= 'read' then
+    return corrupt(NO_MODE)
+  end
   local seen, fault = look(lock)
   if fault then
     return fault

@@ -41,7 +41,7 @@ fn wish() -> Wish {
     Wish { lease: lease(30_000), waits: false, highest_token: 0 }
 }
 
-fn link(redis: &Redis) -> &Link {
+fn link(redis: &Redis) -> &Arc<Link> {
     let Topology::One(node) = &redis.topology else { panic!("one server") };
     &node.link
 }

@@ -155,7 +155,7 @@ fn agree_on(
         // In the format of every kind: an owner of ours, and 32 hexadecimal digits for a permit.
         let owners = std::array::from_fn(|owner| match kind {
             Kind::Permits => OwnerId::from_wire(&format!("{number:028x}{owner:02x}00")),
-            _ => OwnerId::from_wire(&format!("client:{number}-{owner}")),
+            _ => OwnerId::from_wire(&format!("client-{number}:{owner}")),
         });
         let requests =
             std::array::from_fn(|request| OwnerId::from_wire(&format!("request:{number}-{request}")));

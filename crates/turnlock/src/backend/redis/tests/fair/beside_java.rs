@@ -2,7 +2,7 @@
 
 use turnlock_core::model::{Acquired, FairLockState, Place, Released};
 
-use super::stage::{LEASE, Stage, WAIT, is_near};
+use super::stage::{LEASE, Stage, WAIT, field, is_near};
 use crate::backend::redis::fair::{DEADLINES, QUEUE};
 
 #[tokio::test]
@@ -101,15 +101,15 @@ async fn deadlines_that_java_lowered_are_mended() {
 async fn who_was_dropped_by_java_comes_again_at_the_end() {
     let mut stage = Stage::held_by_a(&["b", "c"]).await;
     let _: String = stage.run("LPOP", &[&stage.key(QUEUE)]).await;
-    let _: i64 = stage.run("ZREM", &[&stage.key(DEADLINES), "b"]).await;
+    let _: i64 = stage.run("ZREM", &[&stage.key(DEADLINES), &field("b")]).await;
     assert_eq!(stage.attend("b").await, Place::Nowhere);
     assert_eq!(stage.sign("b").await, None);
     assert_eq!(stage.ask("b").await, Acquired::Busy { ttl: None });
     assert_eq!(stage.queue().await, ["c", "b"]);
     // Half of it, in the list or in the set, is no place either.
-    let _: i64 = stage.run("ZREM", &[&stage.key(DEADLINES), "b"]).await;
+    let _: i64 = stage.run("ZREM", &[&stage.key(DEADLINES), &field("b")]).await;
     assert_eq!(stage.attend("b").await, Place::Nowhere);
-    let _: i64 = stage.run("LREM", &[&stage.key(QUEUE), "0", "c"]).await;
+    let _: i64 = stage.run("LREM", &[&stage.key(QUEUE), "0", &field("c")]).await;
     assert_eq!(stage.attend("c").await, Place::Nowhere);
     assert_eq!(stage.keys().await, ["n"], "nothing is left");
 }

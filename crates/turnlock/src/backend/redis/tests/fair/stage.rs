@@ -34,8 +34,20 @@ pub(super) struct Stage {
     pub(super) name: LockName,
 }
 
+/// What an owner ends in on the server, and not in these tests.
+const NUMBER: &str = ":1";
+
 pub(super) fn owner(text: &str) -> OwnerId {
-    OwnerId::from_wire(text)
+    OwnerId::from_wire(&field(text))
+}
+
+/// An owner as it stands on the server.
+pub(super) fn field(who: &str) -> String {
+    format!("{who}{NUMBER}")
+}
+
+fn without_number(field: &str) -> String {
+    field.strip_suffix(NUMBER).unwrap_or(field).to_owned()
 }
 
 pub(super) fn value<T>(answer: Result<Answer<T>, Failure>) -> T {
@@ -98,26 +110,27 @@ impl Stage {
 
     /// Places a waiter as Java does: in the queue and, mostly, with a deadline.
     pub(super) async fn plant(&mut self, who: &str, deadline: Option<i64>) {
-        let _: i64 = self.plain.rpush(self.key(QUEUE), who).await.expect("a list");
+        let _: i64 = self.plain.rpush(self.key(QUEUE), field(who)).await.expect("a list");
         if let Some(deadline) = deadline {
-            let _: i64 = self.plain.zadd(self.key(DEADLINES), who, deadline).await.expect("a sorted set");
+            let _: i64 =
+                self.plain.zadd(self.key(DEADLINES), field(who), deadline).await.expect("a sorted set");
         }
     }
 
     /// Adds to the deadline of everybody.
     pub(super) async fn shift_all(&mut self, by: i64) {
         for (who, _) in self.scores().await {
-            let _: f64 = self.plain.zincr(self.key(DEADLINES), who, by).await.expect("a sorted set");
+            let _: f64 = self.plain.zincr(self.key(DEADLINES), field(&who), by).await.expect("a sorted set");
         }
     }
 
     pub(super) async fn give_sign(&mut self, who: &str, age: i64) {
         let at = self.time().await - age;
-        let _: i64 = self.plain.hset(self.key(SIGNS), who, at).await.expect("a hash");
+        let _: i64 = self.plain.hset(self.key(SIGNS), field(who), at).await.expect("a hash");
     }
 
     pub(super) async fn sign(&mut self, who: &str) -> Option<i64> {
-        self.plain.hget(self.key(SIGNS), who).await.expect("a hash")
+        self.plain.hget(self.key(SIGNS), field(who)).await.expect("a hash")
     }
 
     /// The server's time in milliseconds.
@@ -127,15 +140,18 @@ impl Stage {
     }
 
     pub(super) async fn queue(&mut self) -> Vec<String> {
-        self.plain.lrange(self.key(QUEUE), 0, -1).await.expect("a list")
+        let queue: Vec<String> = self.plain.lrange(self.key(QUEUE), 0, -1).await.expect("a list");
+        queue.iter().map(|field| without_number(field)).collect()
     }
 
     pub(super) async fn scores(&mut self) -> Vec<(String, i64)> {
-        self.plain.zrange_withscores(self.key(DEADLINES), 0, -1).await.expect("a sorted set")
+        let scores: Vec<(String, i64)> =
+            self.plain.zrange_withscores(self.key(DEADLINES), 0, -1).await.expect("a sorted set");
+        scores.into_iter().map(|(field, score)| (without_number(&field), score)).collect()
     }
 
     pub(super) async fn score(&mut self, who: &str) -> i64 {
-        self.plain.zscore(self.key(DEADLINES), who).await.expect("a deadline")
+        self.plain.zscore(self.key(DEADLINES), field(who)).await.expect("a deadline")
     }
 
     pub(super) async fn keys(&mut self) -> Vec<String> {
