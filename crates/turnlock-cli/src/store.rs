@@ -28,6 +28,12 @@ fn is_local(arguments: &StoreArguments) -> bool {
     is_memory(arguments) || has_scheme(arguments, "file")
 }
 
+/// Whether the URL of the store sets this parameter, which then goes before what the program would say.
+pub(crate) fn sets(arguments: &StoreArguments, parameter: &str) -> bool {
+    let parameters = url(arguments).split_once('?').map_or("", |(_, parameters)| parameters);
+    parameters.split('&').any(|pair| pair.split('=').next() == Some(parameter))
+}
+
 fn has_scheme(arguments: &StoreArguments, scheme: &str) -> bool {
     // As the library reads it.
     let found = url(arguments).trim().split_once(':').map(|(found, _)| found);
@@ -41,6 +47,16 @@ fn url(arguments: &StoreArguments) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parameters_of_the_url_are_seen() {
+        let sets = |url: &str| {
+            let arguments = StoreArguments { store: Some(url.to_owned()), password_file: None };
+            sets(&arguments, "connect_timeout")
+        };
+        assert!(sets("redis://a?connect_timeout=1m") && sets("redis://a/1?b=c&connect_timeout=1m"));
+        assert!(!sets("redis://connect_timeout") && !sets("redis://a?b=connect_timeout"));
+    }
 
     #[test]
     fn stores_are_told_apart_as_they_are_opened() {

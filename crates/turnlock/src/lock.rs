@@ -286,9 +286,11 @@ impl Lock {
     /// Takes the lock for an owner: once more if it has it, from the start if it does not.
     async fn acquire_for(&self, owner: &Owner, mut ask: Ask) -> Result<Option<Guard>, Error> {
         let file = owner.file(&ask.name);
-        let Some(_turn) = ask.patience.lock(&file.turn).await else {
-            return engine::behind_own_task(&self.named.engine.shared, &ask).await;
-        };
+        let mut turn = ask.patience.lock(&file.turn).await;
+        if turn.is_none() {
+            turn = engine::behind_own_task(&self.named.engine.shared, &ask, &file.turn).await?;
+        }
+        let Some(_turn) = turn else { return Ok(None) };
         let kind = ask.name.kind();
         if let Some(hold) = file.valid_hold(kind) {
             if kind == Kind::Plain {

@@ -77,7 +77,9 @@ impl OneRun<'_> {
             Patience::AtMost(wait) => CONNECTING.min(wait.max(CONNECTING_IN_A_HURRY)),
             Patience::None | Patience::Endless => CONNECTING,
         };
-        let builder = Client::builder().label(self.label()).connect_timeout(limit);
+        let builder = Client::builder().label(self.label());
+        let builder =
+            if store::sets(store, "connect_timeout") { builder } else { builder.connect_timeout(limit) };
         let builder = match self.arguments.lease {
             // Nothing is renewed then.
             Some(_) => builder,

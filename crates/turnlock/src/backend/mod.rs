@@ -63,8 +63,8 @@ impl Care {
     }
 }
 
-/// The future that asked for a step. The step is finished without it; but when it is dropped before the step was sent, the
-/// step is not sent any more.
+/// The future that asked for a step. The step is finished without it; but one that waits for its turn to share a call or a
+/// `WAIT` is not sent any more when this is dropped.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller(Option<Weak<()>>);
 

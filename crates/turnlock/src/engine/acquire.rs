@@ -3,7 +3,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::select;
+use futures_util::future::{Either, pending, select};
 use tokio::sync::{Mutex, MutexGuard};
 use turnlock_core::wait_step::{WaitMove, WaitView, next_move};
 use turnlock_core::{Backoff, Kind, LockName, Moment};
@@ -101,9 +101,11 @@ pub(crate) async fn acquire(engine: &Arc<Engine>, ask: Ask) -> Result<Option<Gua
         let look = first_look.take().unwrap_or_else(|| attempt.seat.look());
         if last_look.is_none() && now >= end {
             let is_refused = refused.is_some() && !attempt.seat.bell.has_hint();
-            if is_refused || look.held_here || troubles.are_there() {
+            let is_held_here = attempt.seat.is_held_here();
+            if is_refused || is_held_here || troubles.are_there() {
                 tracing::debug!(name = %ask.name, waited = ?now.since(began), "gave up waiting");
-                return give_up(attempt, troubles.last_word(&ask.name)).await;
+                let failure = troubles.last_word(&ask.name).filter(|_| !is_held_here);
+                return give_up(attempt, failure).await;
             }
             last_look = Some(now + limit / 4);
         }
@@ -118,7 +120,7 @@ pub(crate) async fn acquire(engine: &Arc<Engine>, ask: Ask) -> Result<Option<Gua
                 await_front(&attempt.seat, ask.patience).await;
                 continue;
             };
-            match behind(&attempt, &ask, look.held_here, overdue).await {
+            match behind(&attempt, &ask, overdue).await {
                 Behind::GiveUp(error) => return give_up(attempt, error).await,
                 Behind::LookAgain => continue,
                 Behind::Ask => {}
@@ -264,8 +266,8 @@ enum Behind {
 }
 
 /// Waits for the outcome of a request of one in front, until it is overdue.
-async fn behind(attempt: &Attempt, ask: &Ask, held_here: bool, overdue: Moment) -> Behind {
-    if held_here {
+async fn behind(attempt: &Attempt, ask: &Ask, overdue: Moment) -> Behind {
+    if attempt.seat.is_held_here() {
         return Behind::GiveUp(None);
     }
     let now = clock::now();
@@ -283,22 +285,36 @@ async fn behind(attempt: &Attempt, ask: &Ask, held_here: bool, overdue: Moment) 
     }
 }
 
-/// What one is told who cannot ask, since another task of the same owner is taking the lock: `None` when that one waits for a
-/// lock that is held.
-pub(crate) async fn behind_own_task(shared: &Shared, ask: &Ask) -> Result<Option<Guard>, Error> {
+/// For one that will not wait for the turn of another task of the same owner. Gives back the turn when that task is done with
+/// its request; `None` when it waits for a lock that is held.
+pub(crate) async fn behind_own_task<'a>(
+    shared: &Shared,
+    ask: &Ask,
+    turn: &'a Mutex<()>,
+) -> Result<Option<MutexGuard<'a, ()>>, Error> {
     let limit = shared.settings.patience(ask.term.lease())?;
     let overdue = clock::now() + limit;
-    let error = |failure: Failure| Err(failure.into_error(|| format!("lock {:?}", ask.name.as_str())));
     loop {
-        let now = clock::now();
-        match shared.rooms.ahead(&ask.name, recent(limit)) {
-            Some(Ahead::Failing(failure) | Ahead::Asking(_, Some(failure))) => return error(failure),
-            Some(Ahead::Asking(bell, None)) if now < overdue => {
-                let _ = tokio::time::timeout(overdue.since(now), bell.has_asked()).await;
+        let asked = match shared.rooms.ahead(&ask.name, recent(limit)) {
+            Some(Ahead::Waiting) => return Ok(None),
+            Some(Ahead::Failing(failure) | Ahead::Asking(_, Some(failure))) => {
+                return Err(failure.into_error(|| format!("lock {:?}", ask.name.as_str())));
             }
-            Some(Ahead::Asking(_, None)) => return Err(too_late(&ask.name, limit)),
-            // Without a queue it goes deeper into a hold that stands.
-            Some(Ahead::Waiting) | None => return Ok(None),
+            Some(Ahead::Asking(bell, None)) => Some(bell),
+            // It goes deeper into a hold that stands, or is about to end.
+            None => None,
+        };
+        let has_asked = async {
+            match asked {
+                Some(bell) => bell.has_asked().await,
+                None => pending().await,
+            }
+        };
+        let rest = overdue.since(clock::now());
+        match tokio::time::timeout(rest, select(pin!(turn.lock()), pin!(has_asked))).await {
+            Ok(Either::Left((turn, _))) => return Ok(Some(turn)),
+            Ok(Either::Right(_)) => {}
+            Err(_) => return Err(too_late(&ask.name, limit)),
         }
     }
 }

@@ -151,7 +151,7 @@ impl Attempt {
                     self.repeats.are_settled();
                 }
                 self.was_refused();
-                self.seat.set_refusal(self.name.kind(), self.permits);
+                self.seat.set_refusal(self.name.kind(), self.permits, sent.at);
                 self.seat.bell.end_asking();
                 return (self, Ok(Err(ttl)));
             }

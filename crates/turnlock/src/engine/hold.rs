@@ -98,9 +98,9 @@ pub(crate) struct HoldState {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shortening {
     lease: Lease,
-    /// Until when it may still take effect.
-    until: Moment,
-    is_under_way: bool,
+    /// It got no answer, so it may take effect at any time. Unlike other steps, one that arrives late does harm: it takes time
+    /// from a guard that came after it. So this stays true as long as the hold lasts.
+    is_in_doubt: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -245,17 +245,9 @@ impl Hold {
         self.was_seen(sent);
         self.may_last_for(lease);
         // As in `lost` and `is_valid`: none of them comes between the look at the clock and the new end.
-        let mut state = self.state();
+        let state = self.state();
         // One that may still take effect after this request leaves no more than its own lease.
-        let lease = match state.shortening {
-            Some(shortening) if shortening.is_under_way || sent < shortening.until => {
-                lease.min(shortening.lease)
-            }
-            _ => {
-                state.shortening = None;
-                lease
-            }
-        };
+        let lease = state.shortening.map_or(lease, |shortening| lease.min(shortening.lease));
         if clock::now() < self.believed_until() {
             self.believed_until.fetch_max(lease.local_end(sent).as_micros(), Ordering::AcqRel);
         }
@@ -275,24 +267,28 @@ impl Hold {
     /// [ended](Self::end_shortening). False when a renewal is under way, whose answer could speak of more: then it must not be sent.
     pub(super) fn begin_shortening(&self, lease: Lease, now: Moment) -> bool {
         let mut state = self.state();
-        let begins = state.renewals == 0;
-        if begins {
-            let earlier = state.shortening.map_or(lease, |earlier| earlier.lease);
-            let until = state.shortening.map_or(now, |earlier| earlier.until);
-            state.shortening = Some(Shortening { lease: lease.min(earlier), until, is_under_way: true });
-            self.believed_until.fetch_min(lease.local_end(now).as_micros(), Ordering::AcqRel);
-            // Who waits for the end waits for a sooner one from now on.
-            self.ended.notify_waiters();
+        if state.renewals > 0 {
+            return false;
         }
-        begins
+        let earlier = state.shortening.filter(|earlier| earlier.is_in_doubt);
+        state.shortening = Some(Shortening {
+            lease: earlier.map_or(lease, |earlier| lease.min(earlier.lease)),
+            is_in_doubt: earlier.is_some(),
+        });
+        self.believed_until.fetch_min(lease.local_end(now).as_micros(), Ordering::AcqRel);
+        drop(state);
+        // Who waits for the end waits for a sooner one from now on.
+        self.ended.notify_waiters();
+        true
     }
 
-    /// The request was answered, or may still take effect until that moment.
-    pub(super) fn end_shortening(&self, in_doubt_until: Option<Moment>) {
-        if let Some(shortening) = &mut self.state().shortening {
-            shortening.is_under_way = false;
-            shortening.until = in_doubt_until.map_or(shortening.until, |until| shortening.until.max(until));
-        }
+    /// The request was answered, or is in doubt.
+    pub(super) fn end_shortening(&self, is_in_doubt: bool) {
+        let mut state = self.state();
+        state.shortening = state.shortening.and_then(|shortening| {
+            let is_in_doubt = is_in_doubt || shortening.is_in_doubt;
+            is_in_doubt.then_some(Shortening { is_in_doubt, ..shortening })
+        });
     }
 
     pub(crate) fn may_last_until(&self) -> Moment {
@@ -395,8 +391,9 @@ impl HoldState {
         }
     }
 
-    pub(super) fn is_being_shortened(&self) -> bool {
-        self.shortening.is_some()
+    /// The lease that a request leaves which may make it shorter, if there is one.
+    pub(super) fn shortened_to(&self) -> Option<Lease> {
+        self.shortening.map(|shortening| shortening.lease)
     }
 
     /// For how long from now on the living guards need the hold, those that are renewed and those with a fixed lease. `None` when

@@ -62,6 +62,10 @@ impl Shared {
         term: Term,
         give_up: Moment,
     ) -> impl Future<Output = Result<(), Error>> + Send + use<> {
+        // `lost()` may have told the end of the lease before the watchdog has seen it.
+        if let Some(reason) = hold.lost() {
+            self.lose(&hold, reason);
+        }
         let is_last = hold.state().remove_guard(term);
         if is_last {
             self.watchdog.forget(&hold);

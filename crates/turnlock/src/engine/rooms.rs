@@ -34,18 +34,18 @@ struct Room {
     refusal: Option<Refusal>,
 }
 
-/// A refusal by the store: what was asked for, and when the answer came.
+/// A refusal by the store: what was asked for, and when the request was sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Refusal {
-    at: Moment,
+    sent: Moment,
     kind: Kind,
     permits: u32,
 }
 
 impl Refusal {
-    /// Whether one who has waited since then, for so much, would be refused as well.
+    /// Whether one who has waited since then, for so much, was refused as well: the store was asked after it came.
     pub(super) fn is_for(&self, began: Moment, kind: Kind, permits: u32) -> bool {
-        self.at >= began && self.kind == kind && self.permits <= permits
+        self.sent >= began && self.kind == kind && self.permits <= permits
     }
 }
 
@@ -327,10 +327,17 @@ impl Rooms {
         (held, rooms.values().filter(|room| room.holds.is_empty()).count())
     }
 
-    /// What those in front of a queue are doing, if there is one. A failure that is older than `recent` does not count.
+    /// What those in front of a queue are doing, if there is one; of a fair lock, what one of its waiters is doing. A failure that
+    /// is older than `recent` does not count.
     pub(super) fn ahead(&self, name: &LockName, recent: Duration) -> Option<Ahead> {
         let rooms = self.lock();
-        let room = rooms.get(name).filter(|room| !room.queue.is_empty())?;
+        let room = if name.kind() == Kind::Fair && !name.is_for_one_waiter() {
+            let is_of_waiter = |other: &LockName| other.is_for_one_waiter() && other.key() == name.key();
+            rooms.iter().find(|(other, _)| is_of_waiter(other)).map(|(_, room)| room)
+        } else {
+            rooms.get(name)
+        };
+        let room = room.filter(|room| !room.queue.is_empty())?;
         let failure = room.outage(recent).map(|outage| outage.failure.clone());
         let asking = room.queue.front().find(|bell| bell.asking.load(Ordering::Acquire));
         Some(match (asking, failure) {
@@ -431,6 +438,15 @@ impl Seat {
         rooms.get(&self.name).map_or(nowhere, |room| room.look(self.ticket, self.name.kind()))
     }
 
+    /// Whether a hold of this process stands in its way: one that this process may believe in. One that is being given back is
+    /// not, since only the store can say what became of it.
+    pub(super) fn is_held_here(&self) -> bool {
+        let is_in_the_way =
+            |hold: &Arc<Hold>| !self.name.kind().goes_with(hold.name.kind()) && hold.is_valid();
+        self.ticket.is_some()
+            && self.rooms.lock().get(&self.name).is_some_and(|room| room.holds.iter().any(is_in_the_way))
+    }
+
     /// What those in front of its queue are doing. A failure that is older than `recent` does not count.
     pub(super) fn ahead(&self, recent: Duration) -> Ahead {
         self.rooms.ahead(&self.name, recent).unwrap_or(Ahead::Waiting)
@@ -450,11 +466,11 @@ impl Seat {
         }
     }
 
-    /// The store has refused a request for so many permits.
-    pub(super) fn set_refusal(&self, kind: Kind, permits: u32) {
+    /// The store has refused a request for so many permits, which was sent at that time.
+    pub(super) fn set_refusal(&self, kind: Kind, permits: u32, sent: Moment) {
         if let Some(room) = self.rooms.lock().get_mut(&self.name) {
             room.outage = None;
-            room.refusal = Some(Refusal { at: clock::now(), kind, permits });
+            room.refusal = Some(Refusal { sent, kind, permits });
         }
     }
 

@@ -1,6 +1,5 @@
 use std::sync::Arc;
 
-use turnlock_core::Doubt;
 use turnlock_core::model::Renewed;
 
 use super::Shared;
@@ -45,23 +44,23 @@ impl Shared {
         };
         let limit = self.settings.patience(need).unwrap_or_else(|_| self.settings.usual_patience());
         let care = Care::of_engine(limit, hold.replicas_wanted());
-        let in_doubt_until = match self.backend.set_lease(hold.claim(1), need, care).await {
+        let is_in_doubt = match self.backend.set_lease(hold.claim(1), need, care).await {
             Ok(Answer { value: Renewed::NotHeld, .. }) => {
                 self.lose(hold, self.reason_of_absence(hold));
-                None
+                false
             }
             Ok(_) => {
                 tracing::debug!(name = %hold.name, owner = %hold.owner, lease = ?need, "lease shortened");
-                None
+                false
             }
             Err(failure) => {
                 tracing::warn!(name = %hold.name, %failure, "a lease that is longer than needed was not shortened");
                 let mut state = hold.state();
                 state.doubt = failure.adds_doubt_to(state.doubt, need.as_duration());
-                failure.in_doubt.map(|sent| sent.at + Doubt::DELIVERY)
+                failure.in_doubt.is_some()
             }
         };
-        hold.end_shortening(in_doubt_until);
+        hold.end_shortening(is_in_doubt);
         self.watchdog.watch(hold);
     }
 }

@@ -52,7 +52,8 @@ impl Watchdog {
     fn pace(&self, hold: &Hold) -> Lease {
         let state = hold.state();
         let fixed = || state.longest_fixed().unwrap_or(self.lease).min(self.lease);
-        state.renewal.unwrap_or_else(fixed)
+        let lease = state.renewal.unwrap_or_else(fixed);
+        state.shortened_to().map_or(lease, |shorter| lease.min(shorter))
     }
 
     /// Plans the next look at a hold that was confirmed by a request sent at `sent`.
@@ -149,8 +150,9 @@ pub(super) async fn run(engine: Weak<Shared>) {
                 lines.push((line(&shared, &hold, now), hold));
             }
         }
-        // One request for each way to renew and each number of replicas, and not too long a one.
-        lines.sort_by_key(manner);
+        // One request for each manner, and not too long a one.
+        let manner = |line: &Line| manner(&shared, line);
+        lines.sort_by_cached_key(manner);
         let mut lines = lines.into_iter();
         while let Some(first) = lines.as_slice().first().map(manner) {
             let mut size = 0;
@@ -160,7 +162,7 @@ pub(super) async fn run(engine: Weak<Shared>) {
                 manner(line) == first && size <= BATCH.max(permits)
             };
             let count = lines.as_slice().iter().take_while(fits).count().max(1);
-            batches.push(renew(Arc::clone(&shared), lines.by_ref().take(count).collect()));
+            batches.push(renew(Arc::clone(&shared), first, lines.by_ref().take(count).collect()));
         }
         let next = shared.watchdog.schedule().next_due().unwrap_or(Moment::NEVER);
         let nap = next.since(clock::now()).min(LONGEST_SLEEP);
@@ -172,11 +174,16 @@ pub(super) async fn run(engine: Weak<Shared>) {
     }
 }
 
-/// What the lines of one request have in common: the way to renew, and how many replicas must acknowledge it. A look
-/// changes nothing, so there is nothing to acknowledge.
-fn manner((line, hold): &Line) -> (u8, u32) {
+/// What the lines of one request have in common: the way to renew, how many replicas must acknowledge it, and how long to wait
+/// for the answer: a short lease must not take time from the renewal of longer ones.
+type Manner = (u8, u32, Duration);
+
+fn manner(shared: &Shared, (line, hold): &Line) -> Manner {
+    // A look changes nothing, so there is nothing to acknowledge.
     let replicas = if line.lease.is_some() { hold.replicas_wanted() } else { 0 };
-    (line.name.kind().renewed_as() as u8, replicas)
+    let limit = shared.settings.patience(shared.watchdog.pace(hold));
+    let limit = limit.unwrap_or_else(|_| shared.settings.usual_patience());
+    (line.name.kind().renewed_as() as u8, replicas, limit)
 }
 
 /// What to say of a hold: what its guards need, where one of them is renewed or the lease may have been shortened; the rest of
@@ -190,7 +197,8 @@ fn line(shared: &Shared, hold: &Hold, now: Moment) -> Renewal {
     let need = {
         let state = hold.state();
         let is_renewed = renews && state.renewal.is_some();
-        let is_said = is_renewed || state.is_being_shortened() || hold.name.kind().is_shortened_by_others();
+        let is_said =
+            is_renewed || state.shortened_to().is_some() || hold.name.kind().is_shortened_by_others();
         state.need(now, renews).filter(|_| is_said)
     };
     let lease = need.or_else(rest);
@@ -198,13 +206,8 @@ fn line(shared: &Shared, hold: &Hold, now: Moment) -> Renewal {
 }
 
 /// Renews, or looks at, a batch of holds.
-async fn renew(shared: Arc<Shared>, lines: Vec<Line>) {
-    let (_, wanted) = lines.first().map(manner).unwrap_or_default();
+async fn renew(shared: Arc<Shared>, (_, wanted, limit): Manner, lines: Vec<Line>) {
     let (renewals, holds): (Vec<_>, Vec<_>) = lines.into_iter().unzip();
-    let leases = renewals.iter().filter_map(|line| line.lease);
-    let shortest = leases.chain(holds.iter().map(|hold| shared.watchdog.pace(hold))).min();
-    let shortest = shortest.unwrap_or(shared.settings.watchdog);
-    let limit = shared.settings.patience(shortest).unwrap_or_else(|_| shared.settings.usual_patience());
     let asked = clock::now();
     let (outcomes, sent, reached) =
         match shared.backend.renew(&renewals, Care::of_engine(limit, wanted)).await {
@@ -245,7 +248,11 @@ async fn renew(shared: Arc<Shared>, lines: Vec<Line>) {
                     shared.shorten_later(hold);
                 }
             }
-            Some(Renewed::NotHeld) => shared.lose(hold, shared.reason_of_absence(hold)),
+            Some(Renewed::NotHeld) => {
+                // A process that stood still past the end of its lease hears that first.
+                let reason = hold.lost().unwrap_or_else(|| shared.reason_of_absence(hold));
+                shared.lose(hold, reason);
+            }
             // Unknown is not lost: asked again until the end of the lease.
             None => {
                 if let Some(lease) = line.lease {

@@ -128,7 +128,9 @@ async fn a_clock_that_is_set_back_frees_the_locks_of_the_dead_later(_: Rig) {
         turn.release().await.expect("held");
     }));
     let told = async {
-        assert_eq!(told.await, [LostReason::Expired; KINDS.len()]);
+        let reasons = told.await;
+        let is_so = reasons.iter().all(|reason| matches!(reason, LostReason::NotRenewed { .. }));
+        assert!(is_so, "{reasons:?}");
         assert!(begun.elapsed() < ms(5_000), "by the holder's own clock: {:?}", begun.elapsed());
     };
     tokio::join!(told, turns);

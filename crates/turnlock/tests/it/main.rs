@@ -220,4 +220,4 @@ where
 }
 
 /// How many cases run at a time, unless the command line says so.
-const CASES_A_CORE: usize = 4;
+const CASES_A_CORE: usize = 6;

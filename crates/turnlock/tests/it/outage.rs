@@ -11,15 +11,20 @@ use crate::{Case, LIMIT, cases};
 
 pub(crate) const CASES: &[Case] = cases![
     a_hung_store_is_never_a_held_lock,
-    a_hung_store_is_never_a_held_permit_or_group,
+    a_hung_store_is_never_a_held_lock_after_a_drop,
     a_hung_store_is_never_a_held_lock_to_an_owner,
+    a_hung_store_is_never_a_held_permit_or_group,
     a_hung_store_is_reported_in_time,
     a_connection_that_hangs_is_reported_in_time,
     a_slow_connection_is_made_while_nobody_waits_for_it,
 ];
 
 /// The cases that other kinds of locks have to go through as well.
-pub(crate) const KIND_CASES: &[Case] = cases![a_hung_store_is_never_a_held_lock];
+pub(crate) const KIND_CASES: &[Case] = cases![
+    a_hung_store_is_never_a_held_lock,
+    a_hung_store_is_never_a_held_lock_after_a_drop,
+    a_hung_store_is_never_a_held_lock_to_an_owner,
+];
 
 /// The response time-out of these cases.
 const TIMEOUT: Duration = Duration::from_millis(400);
@@ -72,6 +77,19 @@ async fn a_hung_store_is_never_a_held_lock(rig: Rig) {
     rig.server().resume();
     eventually("it is granted again", ms(10_000), async || matches!(lock.try_lock().await, Ok(Some(_))))
         .await;
+}
+
+/// The release of a dropped guard gets no answer. Only the store knows whether the lock is still held.
+async fn a_hung_store_is_never_a_held_lock_after_a_drop(rig: Rig) {
+    let lock = rig.client_with(builder()).await.lock("x");
+    let guard = lock.lock().await.expect("free");
+    rig.server().pause();
+    drop(guard);
+    let (first, second, third) = tokio::join!(lock.try_lock(), lock.try_lock(), lock.try_lock_for(ms(50)));
+    for outcome in [first, second, third] {
+        is_unavailable(&outcome);
+    }
+    rig.server().resume();
 }
 
 async fn a_hung_store_is_never_a_held_permit_or_group(rig: Rig) {

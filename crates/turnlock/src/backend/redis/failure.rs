@@ -74,7 +74,7 @@ pub(super) fn timed_out(what: &str, limit: Duration, sent: Option<Sent>) -> Fail
 }
 
 /// What is told of a step that was not sent, since its caller is gone. Only the engine hears it.
-pub(super) fn uncalled_for() -> Failure {
+pub(super) fn caller_gone() -> Failure {
     unavailable("not sent: the caller is gone".to_owned())
 }
 
@@ -176,6 +176,10 @@ pub(super) enum Division {
     Halves,
 }
 
+/// What a key is denied with: by Redis 6.2, by Redis 7 and Valkey, and inside a script of Redis 7.0.
+const DENIED_KEY: [&str; 3] =
+    ["access one of the keys", "permissions to access a key", "access at least one of the keys"];
+
 /// How to go on with a batch that was refused as a whole; `None` when it would be refused in parts as well.
 pub(super) fn division(failure: &Failure) -> Option<Division> {
     match &failure.kind {
@@ -186,7 +190,8 @@ pub(super) fn division(failure: &Failure) -> Option<Division> {
         // A key, and not the command, is what this user has no right to.
         FailureKind::Denied(cause) => {
             let text = cause.downcast_ref::<Refusal>().and_then(|refusal| refusal.0.detail());
-            text.is_some_and(|text| text.contains("key")).then_some(Division::Halves)
+            let is_of_key = |text: &str| DENIED_KEY.iter().any(|words| text.contains(words));
+            text.is_some_and(is_of_key).then_some(Division::Halves)
         }
         _ => None,
     }

@@ -34,6 +34,8 @@ struct Passenger {
     limit: Duration,
     /// Until when it may be sent.
     until: Instant,
+    /// How long it has waited for a connection.
+    connecting: Duration,
     /// Whether the answer says that something was done that must be acknowledged.
     has_done: fn(&Value) -> bool,
     ticket: oneshot::Sender<Result<Landing, Failure>>,
@@ -65,7 +67,15 @@ impl Lane {
         let (ticket, landing) = oneshot::channel();
         let until = Instant::now() + limit;
         // Fails only when the task is gone, which drops the ticket.
-        let _ = self.inbox.send(Passenger { call, asking, limit, until, has_done, ticket });
+        let _ = self.inbox.send(Passenger {
+            call,
+            asking,
+            limit,
+            until,
+            connecting: Duration::ZERO,
+            has_done,
+            ticket,
+        });
         landing.await.unwrap_or_else(|_| Err(failure::abandoned(came)))
     }
 }
@@ -82,6 +92,7 @@ async fn drive(link: Arc<Link>, replicas: u32, mut inbox: mpsc::UnboundedReceive
         let wire = link.wire_within(limit).await;
         let connecting = before.elapsed();
         for passenger in &mut waiting {
+            passenger.connecting += connecting;
             passenger.until += connecting;
         }
         while let Ok(passenger) = inbox.try_recv() {
@@ -95,7 +106,10 @@ async fn drive(link: Arc<Link>, replicas: u32, mut inbox: mpsc::UnboundedReceive
                 ride(&link, &wire, replicas, forgotten, By::Text).await;
             }
             Err(failure) => {
-                for passenger in waiting.drain(..) {
+                // Of an attempt that goes on, only those hear that give it no more time.
+                let has_failed = connecting < limit;
+                let hears = |passenger: &mut Passenger| has_failed || passenger.connecting >= passenger.limit;
+                for passenger in waiting.extract_if(.., hears) {
                     let _ = passenger.ticket.send(Err(failure.clone()));
                 }
             }
@@ -107,9 +121,9 @@ async fn drive(link: Arc<Link>, replicas: u32, mut inbox: mpsc::UnboundedReceive
 /// more. Those that are too late, or whose caller is gone, hear that they were not sent.
 fn next_group(waiting: &mut Vec<Passenger>) -> Vec<Passenger> {
     let now = Instant::now();
-    for unsent in waiting.extract_if(.., |passenger| passenger.until <= now || passenger.is_uncalled_for()) {
-        let failure = if unsent.is_uncalled_for() {
-            failure::uncalled_for()
+    for unsent in waiting.extract_if(.., |passenger| passenger.until <= now || passenger.is_abandoned()) {
+        let failure = if unsent.is_abandoned() {
+            failure::caller_gone()
         } else {
             failure::timed_out("turn to be sent", unsent.limit, None)
         };
@@ -210,7 +224,7 @@ fn acknowledged_by(waited: Outcome) -> Acknowledged {
 
 impl Passenger {
     /// Whether nobody waits for it.
-    fn is_uncalled_for(&self) -> bool {
+    fn is_abandoned(&self) -> bool {
         self.call.caller.is_gone() || self.ticket.is_closed()
     }
 

@@ -61,7 +61,7 @@ pub(super) async fn go(link: &Arc<Link>, mut travellers: Vec<Traveller>) {
         !traveller.ticket.is_closed()
     });
     for gone in travellers.extract_if(.., |traveller| traveller.call.caller.is_gone()) {
-        let _ = gone.ticket.send(Err(failure::uncalled_for()));
+        let _ = gone.ticket.send(Err(failure::caller_gone()));
     }
     // Too late: their callers hear that nothing was sent, and nothing will be.
     for late in travellers.extract_if(.., |traveller| traveller.until <= now) {
