@@ -111,13 +111,14 @@ impl Lock {
 
     /// Takes the lock if it is free, and does not wait for it.
     ///
-    /// `None` when the store says that the lock is held, or when a waiter of this client is ahead to which the store said so. A
-    /// store that does not answer is never `None`.
+    /// `None` when the store replies that the lock is held, when a valid hold of this client stands in the way, or when another
+    /// waiter of this client is ahead and no request of it is failing or under way.
     ///
     /// # Errors
     ///
-    /// [`Error::Unavailable`] when the store does not answer within the
-    /// [`response_timeout`](crate::Builder::response_timeout); where a connection has to be made first, within twice that.
+    /// [`Error::Unavailable`] when the store does not reply within about one
+    /// [`response_timeout`](crate::Builder::response_timeout). It can take twice as long if a connection has to be made first,
+    /// and four times as long if [replicas](Lock::acknowledged_by) must acknowledge the grant too.
     ///
     /// Cancelling: as for [`lock`](Lock::lock).
     pub async fn try_lock(&self) -> Result<Option<Guard>, Error> {
@@ -129,7 +130,8 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// [`Error::Unavailable`] when the store does not answer to the last; at most a response time-out after `wait`.
+    /// [`Error::Unavailable`] when the store does not reply to the last request. That can be about two response time-outs after
+    /// `wait`.
     ///
     /// Cancelling: as for [`lock`](Lock::lock).
     pub async fn try_lock_for(&self, wait: Duration) -> Result<Option<Guard>, Error> {
