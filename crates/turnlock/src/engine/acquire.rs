@@ -94,7 +94,6 @@ pub(crate) async fn acquire(engine: &Arc<Engine>, ask: Ask) -> Result<Option<Gua
     loop {
         shared.check_open()?;
         if let Some(guard) = attempt.take_over() {
-            tracing::trace!(name = %ask.name, "handed over");
             return Ok(Some(guard));
         }
         let now = clock::now();
@@ -148,8 +147,8 @@ pub(crate) async fn acquire(engine: &Arc<Engine>, ask: Ask) -> Result<Option<Gua
                     Ok(Ok(guard)) => {
                         // Granted while the client was being closed: nobody would renew it.
                         shared.check_open()?;
-                        let owner = guard.owner_id();
-                        tracing::debug!(name = %ask.name, %owner, waited = ?clock::now().since(began), "acquired");
+                        let waited = clock::now().since(began);
+                        tracing::debug!(name = %ask.name, owner = %guard.owner_id(), ?waited, "acquired");
                         return Ok(Some(guard));
                     }
                     Ok(Err(ttl)) => {
@@ -174,7 +173,8 @@ pub(crate) async fn acquire(engine: &Arc<Engine>, ask: Ask) -> Result<Option<Gua
                     }
                 }
             }
-            next => rest(&attempt, next, view.hint, end).await,
+            WaitMove::Listen => listen(&attempt, end).await,
+            WaitMove::SleepUntil(moment) => sleep(&attempt.seat, moment.min(end), view.hint).await,
         }
     }
 }
@@ -216,20 +216,13 @@ fn taken(shared: &Shared, hold: &Arc<Hold>, name: &LockName) -> Error {
     Error::Lost { name: name.to_string(), reason: shared.reason_of_absence(hold) }
 }
 
-/// Waits for what the next move says, which is not a request.
-async fn rest(attempt: &Attempt, next: WaitMove, hint: bool, end: Moment) {
-    attempt.seat.bell.end_asking();
-    match next {
-        WaitMove::Listen => listen(attempt, end).await,
-        WaitMove::SleepUntil(moment) => {
-            if hint {
-                // Seen, but too early to act on.
-                attempt.seat.bell.give_hint();
-            }
-            ring_or(&attempt.seat, moment.min(end)).await;
-        }
-        WaitMove::Ask => {}
+/// Sleeps until `until` or a ring. A hint that was seen but came too early to act on is kept.
+async fn sleep(seat: &Seat, until: Moment, hint: bool) {
+    seat.bell.end_asking();
+    if hint {
+        seat.bell.give_hint();
     }
+    ring_or(seat, until).await;
 }
 
 /// Waits before the next try after a request that failed, or gives back what it took and says why there is none.
@@ -366,6 +359,7 @@ async fn send(shared: &Shared, attempt: Attempt, ask: &Ask) -> Result<(Attempt, 
 /// subscription that is long in coming does not keep the head from looking: it is told when it stands.
 async fn listen(attempt: &Attempt, end: Moment) {
     let (shared, seat) = (&attempt.engine.shared, &attempt.seat);
+    seat.bell.end_asking();
     seat.set_listening();
     let listening = shared.backend.listen(seat.name());
     let patience = end.since(clock::now()).min(shared.settings.poll).min(LONGEST_NAP);

@@ -92,6 +92,7 @@ impl Attempt {
             let window_end = shared.window_end(&hold);
             let watch = || shared.watchdog.hand_over(&handed, &hold);
             if self.seat.take_over(&handed, &hold, window_end, watch) {
+                tracing::trace!(name = %self.name, "handed over");
                 return Some(Guard::new(Arc::clone(&self.engine), hold, self.term, None));
             }
         }

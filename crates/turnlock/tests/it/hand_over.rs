@@ -397,15 +397,21 @@ async fn a_long_window_does_not_hold_up_the_end(rig: Rig) {
 }
 
 async fn a_reentry_that_is_under_way_is_not_handed_over(rig: Rig) {
-    let lock = client_with(&rig, LONG).await.lock(&rig.name());
+    let proxy = FaultProxy::start(rig.server().port()).await;
+    let builder = Client::builder().poll(NO_POLL).hand_over_window(LONG);
+    let lock = rig.client_at(builder, &proxy.url()).await.lock(&rig.name());
     for _ in 0..10 {
         let guard = lock.lock().await.expect("free");
         let task = waiter(&lock, 0).await;
+        proxy.delay(LONG);
         let mut inner = Box::pin(guard.reenter());
         poll_once(&mut inner).await;
         // It was sent, and goes on without its caller.
         drop(inner);
-        guard.unlock().await.expect("held");
+        let mut release = Box::pin(guard.unlock());
+        poll_once(&mut release).await;
+        proxy.pass();
+        release.await.expect("held");
         let guard = turn_of(task).await;
         assert_eq!(holders(&lock).await, [(guard.owner_id().clone(), 1)]);
         guard.unlock().await.expect("held");

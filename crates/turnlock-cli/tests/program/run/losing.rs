@@ -130,14 +130,20 @@ async fn a_command_that_may_go_on_goes_on(rig: Rig) {
     assert_eq!(code, 5, "{words}");
 }
 
-async fn a_lock_that_is_taken_away_ends_its_command(rig: Rig) {
-    let lock = rig.client().await.lock(&rig.name);
-    let mut program = rig.script(&["--watchdog", "900ms"], &until_signal("TERM", "echo told; exit 5"));
+/// What a program says whose lock is taken away, and which ends its command for it.
+async fn words_of_a_lock_taken_away(rig: &Rig, arguments: [&str; 2]) -> String {
+    let mut program = rig.script(&arguments, &until_signal("TERM", "echo told; exit 5"));
     program.expect("ready").await;
-    assert!(lock.force_unlock().await.unwrap());
+    assert!(rig.client().await.lock(&rig.name).force_unlock().await.unwrap());
     program.expect("told").await;
     let (code, words) = program.finish().await;
     assert_eq!(code, LOST);
+    words
+}
+
+async fn a_lock_that_is_taken_away_ends_its_command(rig: Rig) {
+    let lock = rig.client().await.lock(&rig.name);
+    let words = words_of_a_lock_taken_away(&rig, ["--watchdog", "900ms"]).await;
     assert!(words.contains("taken away"), "{words}");
     // Found out only when it is given back.
     let mut program = rig.script(&[], "echo ready; cat; exit 5");
@@ -298,13 +304,7 @@ async fn a_frozen_store_holds_the_program_up_no_longer_than_the_lease(rig: Rig) 
 
 /// Long before its lease ends: it is looked at once in a third of it.
 async fn a_fixed_lease_that_is_taken_away_ends_its_command(rig: Rig) {
-    let lock = rig.client().await.lock(&rig.name);
-    let mut program = rig.script(&["--lease", "9s"], &until_signal("TERM", "echo told; exit 5"));
-    program.expect("ready").await;
-    assert!(lock.force_unlock().await.unwrap());
-    program.expect("told").await;
-    let (code, words) = program.finish().await;
-    assert_eq!(code, LOST);
+    let words = words_of_a_lock_taken_away(&rig, ["--lease", "9s"]).await;
     assert!(words.lines().next().is_some_and(|first| first.contains("taken away")), "{words}");
 }
 

@@ -7,7 +7,6 @@ use turnlock_testkit::{Redisson, eventually, within};
 use super::fair::{queue, until_queue, until_queued, wait_for};
 use super::java::soon;
 use super::{JavaCase, LIMIT, LONG, SOON, Visit};
-use crate::rig::ms;
 use crate::{cases, child};
 
 pub(crate) const CASES: &[JavaCase] = cases![
@@ -55,14 +54,15 @@ async fn a_java_clock_that_is_ahead_throws_nobody_out(visit: Visit) {
     let lock = client.lock(&name);
     let ahead = Redisson::start_with(visit.version(), &visit.url(), LONG, 10).await;
     let (one, two) = (visit.java_in(&ahead, "one"), visit.java_in(&ahead, "two"));
-    let held = lock.lease(ms(20_000)).lock().await.expect("free");
+    let held = lock.lease(LONG).lock().await.expect("free");
     let (first, second) = (wait_for(&lock), wait_for(&lock));
     until_queued(&lock, 2).await;
     let ours = queue(&lock).await;
     // Each of these looks for heads whose time is up.
     one.says(&name, "tryLock", "false").await;
     one.says(&name, "tryLock 100 60000", "false").await;
-    one.says(&name, "tryLockAsync 100 60000", "false").await;
+    // Redisson fails if it cannot subscribe within the wait.
+    one.says(&name, "tryLockAsync 3000 60000", "false").await;
     assert_eq!(queue(&lock).await, ours);
     let turn = two.begins(&name, "lock 60000");
     until_queued(&lock, 3).await;
@@ -89,8 +89,8 @@ async fn one_that_java_threw_out_queues_again(visit: Visit) {
     let lock = client.lock(&name);
     let held = lock.lease(LONG).lock().await.expect("free");
     let javas = [visit.java("one"), visit.java("two"), visit.java("three")];
-    // Each of these lowers the deadlines behind it by five minutes when it gives up, and had added half a second.
-    let asked = [0, 1].map(|who| javas[who].begins(&name, "tryLockAsync 500 60000"));
+    // Each of these lowers the deadlines behind it by five minutes when it gives up, and had added two seconds.
+    let asked = [0, 1].map(|who| javas[who].begins(&name, "tryLockAsync 2000 60000"));
     until_queued(&lock, 2).await;
     let turn = wait_for(&lock);
     until_queued(&lock, 3).await;
@@ -109,7 +109,7 @@ async fn one_that_java_threw_out_queues_again(visit: Visit) {
         is_out
     };
     eventually("it is thrown out", LIMIT, is_thrown_out).await;
-    within(ms(1_500), "it notices", until_queue(&lock, &[&ours])).await;
+    within(SOON, "it notices", until_queue(&lock, &[&ours])).await;
     held.unlock().await.expect("held");
     let guard = within(SOON, "its turn", turn).await.expect("no panic").expect("a turn");
     guard.unlock().await.expect("held");

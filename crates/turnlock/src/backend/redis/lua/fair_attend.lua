@@ -48,14 +48,7 @@ local function attend(lock, queue, deadlines, signs, owner, channel)
   return 1
 end
 
-local places = {}
-for i = 1, #ARGV / 2 do
+return each_line(#ARGV / 2, attend, function(i)
   local key, arg = 4 * i, 2 * i
-  local place, failure =
-    line(attend, KEYS[key - 3], KEYS[key - 2], KEYS[key - 1], KEYS[key], ARGV[arg - 1], ARGV[arg])
-  if failure then
-    return failure
-  end
-  places[i] = place
-end
-return places
+  return KEYS[key - 3], KEYS[key - 2], KEYS[key - 1], KEYS[key], ARGV[arg - 1], ARGV[arg]
+end)

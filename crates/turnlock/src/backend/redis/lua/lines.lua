@@ -26,14 +26,34 @@ local function renewed(rest, lease)
   return 1
 end
 
--- Does one line. Its outcome: what the step returns, or -1 when it fails for a reason of its own, as for a key of another type.
--- The second value is an error that must be the reply to the whole call. Renewals and signs of life that were done before it
--- stand, and are done again by the next call.
-local function line(step, ...)
-  local is_done, outcome = pcall(step, ...)
-  if is_done and type(outcome) ~= 'table' then
-    return outcome
+-- Extends the expiry of a key to `lease` ms, never shortens it; a lease of 0 leaves it alone. The outcome of that renewal.
+local function renew_key(key, lease)
+  if lease == 0 then
+    return 1
   end
-  return -1, server_error(outcome)
+  -- A write in any case, also where nothing changes: replicas acknowledge writes, and nothing else.
+  local rest = redis.call('pttl', key)
+  redis.call('pexpire', key, string.format('%.0f', math.max(rest, lease)))
+  return renewed(rest, lease)
 end
 
+-- Runs `step` for each of `count` lines, with what `arguments(i)` returns, and collects what the steps return: -1 for a line
+-- that fails for a reason of its own, as for a key of another type. An error that speaks of the server is the reply to the
+-- whole call. Renewals and signs of life that were done before it stand, and are done again by the next call.
+--
+-- The count is not `#KEYS`: in a cluster a call may have one key more.
+local function each_line(count, step, arguments)
+  local outcomes = {}
+  for i = 1, count do
+    local is_done, outcome = pcall(step, arguments(i))
+    if not is_done or type(outcome) == 'table' then
+      local failure = server_error(outcome)
+      if failure then
+        return failure
+      end
+      outcome = -1
+    end
+    outcomes[i] = outcome
+  end
+  return outcomes
+end

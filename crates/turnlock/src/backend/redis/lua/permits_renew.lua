@@ -25,15 +25,13 @@ local function renew(taken, ids, lease)
   return 1
 end
 
-local outcomes = {}
+local holds = {}
 local next_argument = 1
 while next_argument <= #ARGV do
   local lease, count = tonumber(ARGV[next_argument]), tonumber(ARGV[next_argument + 1])
-  local outcome, failure = line(renew, KEYS[#outcomes + 1], ids_among(ARGV, next_argument + 2, count), lease)
-  if failure then
-    return failure
-  end
-  outcomes[#outcomes + 1] = outcome
+  holds[#holds + 1] = { ids = ids_among(ARGV, next_argument + 2, count), lease = lease }
   next_argument = next_argument + 2 + count
 end
-return outcomes
+return each_line(#holds, renew, function(i)
+  return KEYS[i], holds[i].ids, holds[i].lease
+end)

@@ -10,21 +10,9 @@ local function renew(lock, owner, lease)
   if redis.call('get', lock) ~= owner then
     return 0
   end
-  if lease > 0 then
-    -- A write in any case, also where nothing changes: replicas acknowledge writes, and nothing else.
-    local rest = redis.call('pttl', lock)
-    redis.call('pexpire', lock, string.format('%.0f', math.max(rest, lease)))
-    return renewed(rest, lease)
-  end
-  return 1
+  return renew_key(lock, lease)
 end
 
-local outcomes = {}
-for i = 1, #ARGV / 2 do
-  local outcome, failure = line(renew, KEYS[i], ARGV[2 * i - 1], tonumber(ARGV[2 * i]))
-  if failure then
-    return failure
-  end
-  outcomes[i] = outcome
-end
-return outcomes
+return each_line(#ARGV / 2, renew, function(i)
+  return KEYS[i], ARGV[2 * i - 1], tonumber(ARGV[2 * i])
+end)

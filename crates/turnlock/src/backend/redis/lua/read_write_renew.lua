@@ -60,14 +60,7 @@ local function renew(lock, owner, lease, below, writes)
   return 1
 end
 
-local outcomes = {}
-for i = 1, #ARGV / 4 do
+return each_line(#ARGV / 4, renew, function(i)
   local arg = 4 * i
-  local outcome, failure =
-    line(renew, KEYS[i], ARGV[arg - 3], tonumber(ARGV[arg - 2]), ARGV[arg - 1], ARGV[arg] == 'write')
-  if failure then
-    return failure
-  end
-  outcomes[i] = outcome
-end
-return outcomes
+  return KEYS[i], ARGV[arg - 3], tonumber(ARGV[arg - 2]), ARGV[arg - 1], ARGV[arg] == 'write'
+end)
