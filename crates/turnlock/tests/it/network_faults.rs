@@ -314,7 +314,9 @@ async fn a_short_outage_is_unknown_and_not_lost(rig: Rig) {
 }
 
 async fn a_broken_connection_is_replaced(rig: Rig) {
-    let (proxy, client) = proxied(&rig, Client::builder().poll(NO_POLL)).await;
+    // Time to connect again on a busy machine: `try_lock` gets one response time-out for it.
+    let builder = Client::builder().poll(NO_POLL).response_timeout(ms(5_000));
+    let (proxy, client) = proxied(&rig, builder).await;
     for round in 0..10 {
         let guard = client.lock("again").lock().await.expect("free");
         proxy.reset_all();
