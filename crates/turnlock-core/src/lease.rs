@@ -103,14 +103,27 @@ impl Lease {
 
     /// How long to wait for one answer when nobody set a time-out: `usual`, but a quarter of the lease at the most, so
     /// that a missing answer leaves time to ask again.
+    ///
+    /// Requests with the same limit share a call, so a limit below the usual one is [coarse](coarse_limit).
     pub fn patience(self, usual: Duration) -> Duration {
-        usual.min(self.as_duration() / 4)
+        coarse_limit(self.as_duration() / 4, usual)
     }
 
     /// Whether `timeout` is short enough for this lease: below a third of it.
     pub fn tolerates(self, timeout: Duration) -> bool {
         timeout < self.as_duration() / 3
     }
+}
+
+/// `limit` rounded down by an eighth at the most, so that there are few different limits; or `usual`, if that is less.
+pub fn coarse_limit(limit: Duration, usual: Duration) -> Duration {
+    if limit >= usual {
+        return usual;
+    }
+    let millis = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+    // The four highest bits.
+    let rest = millis.checked_ilog2().unwrap_or_default().saturating_sub(3);
+    Duration::from_millis(millis >> rest << rest)
 }
 
 impl fmt::Debug for Lease {
@@ -171,5 +184,24 @@ mod tests {
         assert!(lease.tolerates(Duration::from_millis(999)));
         assert!(!lease.tolerates(Duration::from_secs(1)));
         assert!(lease.tolerates(lease.patience(Duration::from_secs(60))));
+    }
+
+    #[test]
+    fn similar_leases_have_the_same_limit() {
+        let usual = Duration::from_secs(1);
+        let limits: std::collections::BTreeSet<_> = (2_000..4_000)
+            .map(|millis| {
+                let lease = Lease::new(Duration::from_millis(millis)).expect("valid");
+                let limit = lease.patience(usual);
+                let quarter = lease.as_duration() / 4;
+                assert!(limit <= quarter && limit + quarter / 8 > quarter, "{limit:?} of {lease:?}");
+                limit
+            })
+            .collect();
+        assert!(limits.len() <= 9, "{limits:?}");
+        let longer = Lease::new(Duration::from_secs(4)).expect("valid");
+        assert_eq!(longer.patience(usual), usual);
+        assert_eq!(coarse_limit(Duration::from_millis(7), usual), Duration::from_millis(7));
+        assert_eq!(coarse_limit(Duration::ZERO, usual), Duration::ZERO);
     }
 }

@@ -61,7 +61,7 @@ impl Builder {
     }
 
     /// How long to wait for the store's answer. Must be below a third of every lease. When not set: a second, and a
-    /// quarter of the lease where that is shorter.
+    /// quarter of the lease, rounded down, where that is shorter.
     ///
     /// A step that needs a new connection waits as long for that. It fails then, and the connection is made in the background
     /// for the next one: see [`connect_timeout`](Builder::connect_timeout).

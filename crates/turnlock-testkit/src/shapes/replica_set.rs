@@ -1,6 +1,7 @@
 //! A master and its replicas, with nobody who watches over them.
 
-use crate::{FaultProxy, RedisServer};
+use crate::server_plan::ServerPlan;
+use crate::{FaultProxy, RedisServer, ServerProgram};
 
 use super::replication::Replication;
 use super::until;
@@ -25,22 +26,29 @@ impl ReplicaSet {
         Self::start_with(replicas, &[]).await
     }
 
+    /// The same with servers of this program.
+    pub async fn start_of(program: ServerProgram, replicas: usize) -> Self {
+        Self::run(program, replicas, &[], false).await
+    }
+
     /// The same with further arguments for all servers.
     pub async fn start_with(replicas: usize, args: &[&str]) -> Self {
-        Self::run(replicas, args, false).await
+        Self::run(ServerProgram::Installed, replicas, args, false).await
     }
 
     /// The same where each replica reaches the master through a proxy, which can cut it off: see [`proxy`](Self::proxy).
     ///
     /// The proxies live in the runtime that this is called in.
     pub async fn start_behind_proxies(replicas: usize, args: &[&str]) -> Self {
-        Self::run(replicas, args, true).await
+        Self::run(ServerProgram::Installed, replicas, args, true).await
     }
 
-    async fn run(replicas: usize, args: &[&str], with_proxies: bool) -> Self {
+    async fn run(program: ServerProgram, replicas: usize, args: &[&str], with_proxies: bool) -> Self {
+        let start =
+            |args: &[&str]| RedisServer::start_as(ServerPlan { program, ..ServerPlan::with_args(args) });
         // Without the delay a replica that comes alone does not wait five seconds for others to come along.
         let args = [&["--repl-diskless-sync-delay", "0"], args].concat();
-        let master = RedisServer::start_with(&args).await;
+        let master = start(&args).await;
         let mut set = Self { replicas: Vec::new(), proxies: Vec::new(), master };
         for _ in 0..replicas {
             let mut port = set.master.port();
@@ -51,7 +59,7 @@ impl ReplicaSet {
             }
             let port = port.to_string();
             let args = [args.as_slice(), &["--replicaof", "127.0.0.1", &port]].concat();
-            set.replicas.push(RedisServer::start_with(&args).await);
+            set.replicas.push(start(&args).await);
         }
         set.wait_online().await;
         set

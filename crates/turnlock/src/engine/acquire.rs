@@ -70,8 +70,8 @@ impl Patience {
 /// The acquire loop. `None` when the lock was held for as long as `ask` was willing to wait.
 ///
 /// `None` means that the store refused a request during this call, that a hold of this process stands in the way, or that a
-/// waiter of this process is ahead whose last request the store has answered. When the request of the one ahead is not answered
-/// for a while, the store is asked; when it failed, its failure is the outcome.
+/// waiter of this process is ahead, and the store answers. When the request of the one ahead is not answered for a while, the store
+/// is asked; when its requests have failed for a while, their failure is the outcome.
 ///
 /// Cancel-safe: when this future is dropped, its place in the queue is given up, and a request that is under way is
 /// finished by the engine, which gives back what it may have got.
@@ -99,7 +99,7 @@ pub(crate) async fn acquire(engine: &Arc<Engine>, ask: Ask) -> Result<Option<Gua
         let now = clock::now();
         let look = first_look.take().unwrap_or_else(|| attempt.seat.look());
         if last_look.is_none() && now >= end {
-            let is_refused = refused.is_some() && !attempt.seat.bell.has_hint();
+            let is_refused = is_refused_lately(&attempt, refused.map(|(asked, _)| asked));
             let is_held_here = attempt.seat.is_held_here();
             if is_refused || is_held_here || troubles.are_there() {
                 tracing::debug!(name = %ask.name, waited = ?now.since(began), "gave up waiting");
@@ -187,10 +187,17 @@ async fn await_front(seat: &Seat, patience: Patience) {
     }
 }
 
+/// Whether the last request of this attempt, which was sent at that time, was refused a moment ago. An older refusal says nothing of
+/// a store that has fallen silent since then.
+fn is_refused_lately(attempt: &Attempt, asked: Option<Moment>) -> bool {
+    asked.is_some_and(|asked| clock::now() < asked + recent(attempt.limit)) && !attempt.seat.bell.has_hint()
+}
+
 /// Whether the store has refused another request of the same queue since `began` that would have been granted if this one
 /// would. One in front that has waited asks itself.
 fn is_refused_to_all(ask: &Ask, look: &Look, began: Moment) -> bool {
-    (ask.patience == Patience::None || !look.may_ask)
+    ask.under.is_none()
+        && (ask.patience == Patience::None || !look.may_ask)
         && look.refusal.is_some_and(|refusal| refusal.is_for(began, ask.name.kind(), ask.permits))
 }
 
@@ -246,7 +253,7 @@ async fn bear(
     }
 }
 
-/// How old the last failure of those in front may be to count for the others.
+/// How old a refusal, or the last failure of those in front, may be to speak of the store as it is now.
 fn recent(limit: Duration) -> Duration {
     limit + LONGEST_NAP
 }
@@ -258,23 +265,30 @@ enum Behind {
     Ask,
 }
 
-/// Waits for the outcome of a request of one in front, until it is overdue.
+/// Waits for the outcome of a request of one in front, until it is overdue. Then it asks itself, past the one in front, whose caller
+/// may have given up; unless that one's requests have failed for so long that there is nothing to hope for. Where the one in front
+/// has not asked yet, it does not push in: it only sees whether the store answers.
 async fn behind(attempt: &Attempt, ask: &Ask, overdue: Moment) -> Behind {
     if attempt.seat.is_held_here() {
         return Behind::GiveUp(None);
     }
     let now = clock::now();
-    match attempt.seat.ahead(recent(attempt.limit)) {
-        Ahead::Waiting => Behind::GiveUp(None),
+    let outage = match attempt.seat.ahead(recent(attempt.limit)) {
+        Ahead::Waiting => return Behind::GiveUp(None),
         Ahead::Asking(bell, _) if now < overdue => {
             let _ = tokio::time::timeout(overdue.since(now), bell.has_asked()).await;
-            Behind::LookAgain
+            return Behind::LookAgain;
         }
-        Ahead::Failing(failure) | Ahead::Asking(_, Some(failure)) => {
-            Behind::GiveUp(Some(failure.into_error(|| format!("lock {:?}", ask.name.as_str()))))
+        Ahead::NotAsked => return Behind::GiveUp(attempt.engine.shared.inspect(&ask.name).await.err()),
+        Ahead::Failing(outage) => Some(outage),
+        Ahead::Asking(_, outage) => outage,
+    };
+    match outage.filter(|outage| outage.has_lasted(attempt.limit)) {
+        Some(outage) => {
+            let error = outage.failure.into_error(|| format!("lock {:?}", ask.name.as_str()));
+            Behind::GiveUp(Some(error))
         }
-        // Its caller may have given it up: asks past it.
-        Ahead::Asking(_, None) => Behind::Ask,
+        None => Behind::Ask,
     }
 }
 
@@ -288,17 +302,18 @@ pub(crate) async fn behind_own_task<'a>(
     let limit = shared.settings.patience(ask.term.lease())?;
     let overdue = clock::now() + limit;
     loop {
-        let asked = match shared.rooms.ahead(&ask.name, recent(limit)) {
+        let asking = match shared.rooms.ahead(&ask.name, recent(limit)) {
             Some(Ahead::Waiting) => return Ok(None),
-            Some(Ahead::Failing(failure) | Ahead::Asking(_, Some(failure))) => {
-                return Err(failure.into_error(|| format!("lock {:?}", ask.name.as_str())));
+            Some(Ahead::NotAsked) => return shared.inspect(&ask.name).await.map(|_| None),
+            Some(Ahead::Failing(outage) | Ahead::Asking(_, Some(outage))) if outage.has_lasted(limit) => {
+                return Err(outage.failure.into_error(|| format!("lock {:?}", ask.name.as_str())));
             }
-            Some(Ahead::Asking(bell, None)) => Some(bell),
-            // It goes deeper into a hold that stands, or is about to end.
-            None => None,
+            Some(Ahead::Asking(bell, _)) => Some(bell),
+            // It asks again soon; or goes deeper into a hold that stands, or is about to end.
+            Some(Ahead::Failing(_)) | None => None,
         };
         let has_asked = async {
-            match asked {
+            match asking {
                 Some(bell) => bell.has_asked().await,
                 None => pending().await,
             }
@@ -307,13 +322,19 @@ pub(crate) async fn behind_own_task<'a>(
         match tokio::time::timeout(rest, select(pin!(turn.lock()), pin!(has_asked))).await {
             Ok(Either::Left((turn, _))) => return Ok(Some(turn)),
             Ok(Either::Right(_)) => {}
-            Err(_) => return Err(too_late(&ask.name, limit)),
+            Err(_) => {
+                let text = format!("another task of the same owner was not done within {limit:?}");
+                return Err(too_late(&ask.name, text));
+            }
         }
     }
 }
 
-/// Ends an attempt that was not granted.
+/// Ends an attempt that the store did not grant. It may have been handed the lock meanwhile.
 async fn give_up(mut attempt: Attempt, error: Option<Error>) -> Result<Option<Guard>, Error> {
+    if let Some(guard) = attempt.take_over() {
+        return Ok(Some(guard));
+    }
     attempt.give_back().await;
     attempt.leave().await;
     error.map_or(Ok(None), Err)
@@ -346,11 +367,11 @@ async fn send(shared: &Shared, attempt: Attempt, ask: &Ask) -> Result<(Attempt, 
     match ask.patience {
         Patience::Until(end) => tokio::time::timeout(end.since(clock::now()).max(limit), errand)
             .await
-            .map_err(|_| too_late(&ask.name, limit)),
+            .map_err(|_| too_late(&ask.name, format!("no answer within the wait, nor within {limit:?}"))),
         // The connection may have to be made first, which has the same limit.
-        Patience::None => {
-            tokio::time::timeout(limit * 2, errand).await.map_err(|_| too_late(&ask.name, limit))
-        }
+        Patience::None => tokio::time::timeout(limit * 2, errand)
+            .await
+            .map_err(|_| too_late(&ask.name, format!("no answer within {:?}", limit * 2))),
         Patience::Endless => Ok(errand.await),
     }
 }
@@ -380,8 +401,7 @@ async fn ring_or(seat: &Seat, moment: Moment) {
     let _ = tokio::time::timeout(rest, seat.bell.rings()).await;
 }
 
-fn too_late(name: &LockName, limit: Duration) -> Error {
-    let cause =
-        io::Error::new(io::ErrorKind::TimedOut, format!("no answer within the wait, nor within {limit:?}"));
+fn too_late(name: &LockName, text: String) -> Error {
+    let cause = io::Error::new(io::ErrorKind::TimedOut, text);
     Error::Unavailable { what: format!("lock {:?}", name.as_str()), source: Arc::new(cause) }
 }

@@ -2,6 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
+use turnlock_core::lease::coarse_limit;
 use turnlock_core::model::{Claim, Released};
 use turnlock_core::request::REPEATED_FOR;
 use turnlock_core::verdict::{self, NotHeld};
@@ -229,7 +230,7 @@ impl Shared {
     /// How long to wait for the answer to a release: as for any step, less when the lease is nearly over.
     pub(super) fn release_limit(&self, hold: &Hold) -> Duration {
         let rest = hold.may_last_until().since(clock::now());
-        self.settings.usual_patience().min(rest.max(Duration::from_millis(100)))
+        coarse_limit(rest.max(Duration::from_millis(100)), self.settings.usual_patience())
     }
 
     /// After the end of a hold: if a request of it is still unaccounted for, sees to it that it finds nobody.

@@ -42,6 +42,14 @@ pub(crate) struct Refusal {
     permits: u32,
 }
 
+impl Outage {
+    /// Whether it has lasted for longer than a request waits for its answer. A shorter one may be that of a connection that has
+    /// died, and is made anew by the next request.
+    pub(super) fn has_lasted(&self, limit: Duration) -> bool {
+        self.last >= self.since + limit
+    }
+}
+
 impl Refusal {
     /// Whether one who has waited since then, for so much, was refused as well: the store was asked after it came.
     pub(super) fn is_for(&self, began: Moment, kind: Kind, permits: u32) -> bool {
@@ -61,12 +69,14 @@ pub(super) struct Outage {
 
 /// What a waiter that is not in front knows of those in front.
 pub(super) enum Ahead {
-    /// They wait for a lock that is held: the store, or a hold of this process, says so.
+    /// They wait for a lock that is held: the store has refused a request of theirs, and answered all since then.
     Waiting,
+    /// None of them has asked since the store last failed, or since a hold of this process ended.
+    NotAsked,
     /// The last request of one of them failed.
-    Failing(Failure),
-    /// A request of one of them is under way, and the last one failed if there is a failure.
-    Asking(Arc<Bell>, Option<Failure>),
+    Failing(Outage),
+    /// A request of one of them is under way, and the last one failed if there is an outage.
+    Asking(Arc<Bell>, Option<Outage>),
 }
 
 /// The holds of this process on one lock, as far as is known: at most one, but for readers and permits.
@@ -338,12 +348,13 @@ impl Rooms {
             rooms.get(name)
         };
         let room = room.filter(|room| !room.queue.is_empty())?;
-        let failure = room.outage(recent).map(|outage| outage.failure.clone());
+        let outage = room.outage(recent).cloned();
         let asking = room.queue.front().find(|bell| bell.asking.load(Ordering::Acquire));
-        Some(match (asking, failure) {
-            (Some(bell), failure) => Ahead::Asking(Arc::clone(bell), failure),
-            (None, Some(failure)) => Ahead::Failing(failure),
-            (None, None) => Ahead::Waiting,
+        Some(match (asking, outage) {
+            (Some(bell), outage) => Ahead::Asking(Arc::clone(bell), outage),
+            (None, Some(outage)) => Ahead::Failing(outage),
+            (None, None) if room.refusal.is_some() => Ahead::Waiting,
+            (None, None) => Ahead::NotAsked,
         })
     }
 
@@ -462,7 +473,8 @@ impl Seat {
         if let Some(room) = self.rooms.lock().get_mut(&self.name) {
             let since = room.outage.as_ref().map_or(sent, |outage| outage.since);
             let outage = Outage { since, last: clock::now(), failure: failure.clone() };
-            room.outage = Some(Box::new(outage));
+            // What the store said before it says nothing of what is now.
+            (room.outage, room.refusal) = (Some(Box::new(outage)), None);
         }
     }
 

@@ -12,7 +12,7 @@ impl Shared {
     /// Sets the lease of a hold that the store has for longer than its guards need to just that, in the background. So it is
     /// when a guard with a longer lease was given back, or the clock of the server was set back.
     ///
-    /// Said once: if it fails, the next renewal finds the lease as long as before. No renewal does it by itself: it may arrive
+    /// Sent once: if it fails, the next renewal finds the lease as long as before. No renewal does it by itself: it may arrive
     /// late, when a guard has come that needs more. This is a step of the hold, so no reentry is under way meanwhile; and what
     /// is believed in is limited for as long as it may take effect.
     pub(super) fn shorten_later(self: &Arc<Self>, hold: &Arc<Hold>) {
@@ -44,7 +44,7 @@ impl Shared {
         };
         let limit = self.settings.patience(need).unwrap_or_else(|_| self.settings.usual_patience());
         let care = Care::of_engine(limit, hold.replicas_wanted());
-        let is_in_doubt = match self.backend.set_lease(hold.claim(1), need, care).await {
+        let has_failed = match self.backend.set_lease(hold.claim(1), need, care).await {
             Ok(Answer { value: Renewed::NotHeld, .. }) => {
                 self.lose(hold, self.reason_of_absence(hold));
                 false
@@ -57,10 +57,10 @@ impl Shared {
                 tracing::warn!(name = %hold.name, %failure, "a lease that is longer than needed was not shortened");
                 let mut state = hold.state();
                 state.doubt = failure.adds_doubt_to(state.doubt, need.as_duration());
-                failure.in_doubt.is_some()
+                true
             }
         };
-        hold.end_shortening(is_in_doubt);
+        hold.end_shortening(has_failed);
         self.watchdog.watch(hold);
     }
 }

@@ -31,6 +31,17 @@ async fn a_file_system_that_is_not_known_to_be_local_is_refused(rig: Rig) {
             assert!(!error.contains("any_file_system"), "{error}");
         }
     }
+    // A link leads elsewhere than the directory that it is in.
+    let linked = rig.file().path().with_extension("linked");
+    let clients = linked.with_extension("linked.clients");
+    if cfg!(target_os = "linux") {
+        for (link, target) in [(&linked, "/proc/version"), (&clients, "/proc/self")] {
+            std::os::unix::fs::symlink(target, link).expect("a link");
+            let refused = Client::connect(&format!("file:{}", linked.display())).await.expect_err("refused");
+            assert!(refused.to_string().contains("any_file_system=yes"), "{refused}");
+            std::fs::remove_file(link).expect("our link");
+        }
+    }
     let url = format!("{}?any_file_system=yes", rig.file().url());
     let client = Client::connect(&url).await.expect("the same file");
     let name = rig.name();

@@ -7,13 +7,16 @@ use turnlock::Client;
 use turnlock_testkit::{FaultProxy, eventually};
 
 use crate::rig::{NO_POLL, Rig, keys_of_locks, ms};
-use crate::{Case, cases};
+use crate::{Case, cases, revoked};
 
 /// For every kind of lock.
 pub(crate) const KIND_CASES: &[Case] = cases![a_ttl_that_became_long_is_set_right];
 
-pub(crate) const CASES: &[Case] =
-    cases![permits_that_became_long_are_set_right, a_shortening_that_arrives_late_costs_no_guard];
+pub(crate) const CASES: &[Case] = cases![
+    permits_that_became_long_are_set_right,
+    a_shortening_that_arrives_late_costs_no_guard,
+    a_shortening_that_is_refused_is_repeated,
+];
 
 const WATCHDOG: i64 = 3_000;
 const HOUR: i64 = 3_600_000;
@@ -102,4 +105,29 @@ async fn a_shortening_that_arrives_late_costs_no_guard(rig: Rig) {
     })
     .await;
     fixed.unlock().await.expect("held all the time");
+}
+
+/// Nothing is renewed: both leases are fixed.
+async fn a_shortening_that_is_refused_is_repeated(rig: Rig) {
+    revoked::make_user(rig.server()).await;
+    let client = rig.client_at(builder(), &revoked::url(rig.server())).await;
+    let me = client.owner();
+    let lock = client.lock("refused").owned_by(&me);
+    let outer = lock.lease(ms(60_000)).lock().await.expect("free");
+    let inner = lock.lease(ms(HOUR.unsigned_abs())).lock().await.expect("mine already");
+    let allow = async |word: &str| {
+        let _: () = rig.server().ask(&["ACL", "SETUSER", "app", word]).await.expect("changed");
+    };
+    allow("-pexpire").await;
+    inner.unlock().await.expect("held");
+    eventually("the shortening is refused", ms(5_000), async || {
+        let refusals: Vec<redis::Value> = rig.server().ask(&["ACL", "LOG"]).await.expect("an answer");
+        !refusals.is_empty()
+    })
+    .await;
+    allow("+pexpire").await;
+    let is_short = async || rig.plain().await.pttl::<_, i64>("refused").await.expect("an answer") <= 60_000;
+    eventually("the lease is what the guard that is left needs", ms(10_000), is_short).await;
+    assert!(outer.is_valid());
+    outer.unlock().await.expect("held all the time");
 }

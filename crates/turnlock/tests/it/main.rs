@@ -20,6 +20,7 @@ mod find;
 mod ground;
 mod half_open;
 mod hand_over;
+mod held;
 mod interop;
 mod late_delivery;
 mod long_ttl;
@@ -90,7 +91,7 @@ fn main() {
     trials.extend(fault_trials());
     trials.extend(outage::trials());
     trials.extend(replicas::trials());
-    for case in [file_faults::CASES, file_machine::CASES].concat() {
+    for case in [file_faults::CASES, file_machine::CASES, outage::CASES, outage::KIND_CASES].concat() {
         trials.push(trial(Store::File, Kind::Lock, case, None));
     }
     trials.extend(acl::trials(Store::Redis.missing().as_deref()));
@@ -145,8 +146,14 @@ fn server_trials(store: Store) -> Vec<Trial> {
         ("who", who::REDIS_CASES),
         (Kind::Lock.name(), wire::CASES),
         (Kind::Lock.name(), faults::CASES),
+        (Kind::Lock.name(), revoked::CASES),
     ] {
         trials.extend(cases.iter().map(|case| trial_alone(about, store, Kind::Lock, *case)));
+    }
+    // Those that are renewed in ways of their own.
+    for kind in [Kind::Lock, Kind::Plain, Kind::Read, Kind::Write, Kind::Permits] {
+        let cases = revoked::KIND_CASES.iter();
+        trials.extend(cases.map(|case| trial_alone(kind.name(), store, kind, *case)));
     }
     trials
 }
@@ -161,11 +168,10 @@ fn fault_trials() -> Vec<Trial> {
             trials.push(trial(Store::Redis, kind, case, missing.clone()));
         }
     }
-    let of_kinds: [(&[Kind], &[Case]); 5] = [
-        (&[Fair, Fenced, Spin, Read, Write, Plain], outage::KIND_CASES),
+    let of_kinds: [(&[Kind], &[Case]); 4] = [
+        (&[Lock, Fair, Fenced, Spin, Read, Write, Plain], outage::KIND_CASES),
         (&[Lock, Fair, Fenced, Read, Write, Plain], late_delivery::CASES),
         (&[Lock, Fair, Fenced, Read, Write, Plain, Permits], paused::CASES),
-        (&[Lock, Plain, Read, Write], revoked::KIND_CASES),
         (&[Lock, Fair, Fenced, Spin, Plain, Read, Write], long_ttl::KIND_CASES),
     ];
     for (kinds, cases) in of_kinds {
@@ -176,10 +182,10 @@ fn fault_trials() -> Vec<Trial> {
     for cases in [
         network_faults::CASES,
         outage::CASES,
+        outage::NETWORK_CASES,
         child::CASES,
         told::CASES,
         red_lock::CASES,
-        revoked::CASES,
         long_ttl::CASES,
     ] {
         trials.extend(cases.iter().map(|case| trial(Store::Redis, Lock, *case, missing.clone())));

@@ -2,10 +2,11 @@
 
 use std::time::Instant;
 
-use turnlock::{Builder, Client, Guard, LostReason};
+use turnlock::{Builder, Client, LostReason};
 use turnlock_testkit::{ClusterSet, RedisServer, eventually, in_time, within};
 
-use crate::rig::{Kind, KindClient, NO_POLL, PROMPT, Rig, ms, until_waiting};
+use crate::held::Held;
+use crate::rig::{Kind, NO_POLL, PROMPT, Rig, ms, until_waiting};
 use crate::{Case, cases};
 
 pub(crate) const CASES: &[Case] = cases![a_waiter_that_is_denied_costs_no_other_its_place];
@@ -19,7 +20,7 @@ const WATCHDOG: u64 = 3_000;
 const OTHERS: usize = 49;
 
 /// Makes a user who may do everything.
-async fn make_user(server: &RedisServer) {
+pub(crate) async fn make_user(server: &RedisServer) {
     let words = ["ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all"];
     let _: () = server.ask(&words).await.expect("made");
 }
@@ -34,14 +35,14 @@ fn builder() -> Builder {
     Client::builder().watchdog(ms(WATCHDOG)).poll(NO_POLL)
 }
 
-fn url(server: &RedisServer) -> String {
+pub(crate) fn url(server: &RedisServer) -> String {
     format!("redis://app:secret@127.0.0.1:{}", server.port())
 }
 
 async fn a_hold_that_is_denied_costs_no_other(rig: Rig) {
     make_user(rig.server()).await;
     let client = rig.client_at(builder(), &url(rig.server())).await;
-    only_one_is_lost(&client, 0, &[rig.server()]).await;
+    only_one_is_lost(&client, client.kind(), 0, &[rig.server()]).await;
 }
 
 /// The same where replicas must acknowledge renewals.
@@ -49,7 +50,7 @@ pub(crate) async fn an_acknowledged_hold_that_is_denied_costs_no_other(rig: Rig)
     let _replicas = crate::replicas::replicas(&rig, 1).await;
     make_user(rig.server()).await;
     let client = rig.client_at(builder(), &url(rig.server())).await;
-    only_one_is_lost(&client, 1, &[rig.server()]).await;
+    only_one_is_lost(&client, client.kind(), 1, &[rig.server()]).await;
 }
 
 /// The same in a cluster, where the lines of one slot go together.
@@ -59,18 +60,17 @@ pub(crate) async fn a_hold_that_is_denied_in_a_cluster_costs_no_other() {
         make_user(node).await;
     }
     let url = set.url().replace("redis+cluster://", "redis+cluster://app:secret@");
-    let client = KindClient::new(builder().connect(&url).await.expect("a cluster"), Kind::Lock);
+    let client = builder().connect(&url).await.expect("a cluster");
     let nodes: Vec<_> = set.nodes().iter().collect();
-    only_one_is_lost(&client, 0, &nodes).await;
+    only_one_is_lost(&client, Kind::Lock, 0, &nodes).await;
 }
 
 /// Takes many locks of one slot, has the right to one of them taken away, and sees the others through three leases.
-async fn only_one_is_lost(client: &KindClient, replicas: u32, servers: &[&RedisServer]) {
-    let mut others: Vec<Guard> = Vec::new();
-    let bad = client.lock("{slot}bad").acknowledged_by(replicas).lock().await.expect("free");
+async fn only_one_is_lost(client: &Client, kind: Kind, replicas: u32, servers: &[&RedisServer]) {
+    let mut others = Vec::new();
+    let bad = Held::take(client, kind, "{slot}bad", replicas).await;
     for number in 0..OTHERS {
-        let lock = client.lock(&format!("{{slot}}good{number}")).acknowledged_by(replicas);
-        others.push(lock.lock().await.expect("free"));
+        others.push(Held::take(client, kind, &format!("{{slot}}good{number}"), replicas).await);
     }
     for server in servers {
         revoke(server).await;
@@ -81,11 +81,10 @@ async fn only_one_is_lost(client: &KindClient, replicas: u32, servers: &[&RedisS
     assert!(matches!(reason, LostReason::NotRenewed { .. }), "{reason}");
     in_time("by the end of its lease", end, PROMPT);
     let later = Instant::now() + ms(3 * WATCHDOG);
-    let renewed = async || others.iter().all(|guard| guard.valid_until() > later);
+    let renewed = async || others.iter().all(|held| held.valid_until() > later);
     eventually("the others are renewed", ms(6 * WATCHDOG), renewed).await;
-    for guard in others {
-        assert!(guard.is_valid(), "{}", guard.name());
-        guard.unlock().await.expect("held all the time");
+    for held in others {
+        held.give_back().await.expect("held all the time");
     }
 }
 

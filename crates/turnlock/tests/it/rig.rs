@@ -6,6 +6,7 @@ use std::time::Duration;
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::task::JoinHandle;
 use turnlock::{Builder, Client, Guard, Lock, blocking};
 use turnlock_testkit::{RedisServer, eventually};
 
@@ -284,6 +285,10 @@ impl Rig {
         }
     }
 
+    pub(crate) fn is_file(&self) -> bool {
+        matches!(self.ground, Ground::File(_))
+    }
+
     /// The file of this case alone.
     pub(crate) fn file(&self) -> &FileStore {
         match &self.ground {
@@ -323,6 +328,14 @@ pub(crate) const fn ms(millis: u64) -> Duration {
 
 /// Waits until `count` tasks of the lock's client wait for it.
 pub(crate) async fn until_waiting(lock: &Lock, count: usize) {
-    let waiting = async || lock.inspect().await.expect("an answer").waiting_here == count;
+    let waiting = async || lock.inspect().await.is_ok_and(|seen| seen.waiting_here == count);
     eventually("it waits", ms(20_000), waiting).await;
+}
+
+/// What a task comes to. Its panic goes on here as it was, so that one who was too slow is known as that.
+pub(crate) async fn joined<T>(task: JoinHandle<T>) -> T {
+    task.await.unwrap_or_else(|error| match error.try_into_panic() {
+        Ok(panic) => std::panic::resume_unwind(panic),
+        Err(error) => panic!("{error}"),
+    })
 }

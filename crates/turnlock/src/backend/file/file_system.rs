@@ -4,31 +4,31 @@ use std::path::Path;
 
 use super::trouble::Trouble;
 
-/// Refuses a directory whose file system is not known to be local. Locks of the system, and `SQLite`'s shared memory, often mean
+/// Refuses a path whose file system is not known to be local. Locks of the system, and `SQLite`'s shared memory, often mean
 /// nothing between machines: each would take the holds of the others for those of dead processes.
-pub(super) fn check(directory: &Path) -> Result<(), Trouble> {
-    let Err(name) = look_at(directory) else { return Ok(()) };
+pub(super) fn check(path: &Path) -> Result<(), Trouble> {
+    let Err(name) = look_at(path) else { return Ok(()) };
     Err(Trouble::misplaced(format!(
         "{} is not known to be on a local disk (its file system is {name}): where several machines share it, each voids the \
          locks of the others. Name a file on a local disk, or use Redis. If only this machine uses it, as with directories \
          that a container or a virtual machine has from its host, write ?any_file_system=yes after the path",
-        directory.display()
+        path.display()
     )))
 }
 
 /// The name of the file system, if it is not known to be local.
 #[cfg(any(target_os = "linux", target_os = "android"))]
-fn look_at(directory: &Path) -> Result<(), String> {
-    let found = rustix::fs::statfs(directory).map_err(|error| format!("unknown: {error}"))?;
+fn look_at(path: &Path) -> Result<(), String> {
+    let found = rustix::fs::statfs(path).map_err(|error| format!("unknown: {error}"))?;
     // A number of 32 bits, which is negative on some systems.
     judge(u64::try_from(i128::from(found.f_type) & 0xFFFF_FFFF).unwrap_or_default())
 }
 
 #[cfg(any(target_vendor = "apple", target_os = "freebsd", target_os = "dragonfly", target_os = "openbsd"))]
-fn look_at(directory: &Path) -> Result<(), String> {
+fn look_at(path: &Path) -> Result<(), String> {
     /// The same number on all of them.
     const MNT_LOCAL: u64 = 0x1000;
-    let found = rustix::fs::statfs(directory).map_err(|error| format!("unknown: {error}"))?;
+    let found = rustix::fs::statfs(path).map_err(|error| format!("unknown: {error}"))?;
     let flags = u64::try_from(found.f_flags).unwrap_or_default();
     if flags & MNT_LOCAL != 0 { Ok(()) } else { Err("not marked as local".to_owned()) }
 }
@@ -56,9 +56,9 @@ fn judge(number: u64) -> Result<(), String> {
     Err(known.map_or_else(|| format!("of the unknown type {number:#x}"), |(_, name)| (*name).to_owned()))
 }
 
-/// What only one kernel can have mounted for writing. Those of layers (overlay, aufs, eCryptfs) need a local one below.
+/// What only one kernel can have mounted for writing. Overlay takes no network file system for the layer that is written.
 #[cfg(any(target_os = "linux", target_os = "android"))]
-const LOCAL: [(u64, &str); 21] = [
+const LOCAL: [(u64, &str); 19] = [
     (0xEF53, "ext2, ext3, ext4"),
     (0x5846_5342, "XFS"),
     (0x9123_683E, "Btrfs"),
@@ -78,13 +78,11 @@ const LOCAL: [(u64, &str); 21] = [
     (0x0102_1994, "tmpfs"),
     (0x8584_58F6, "ramfs"),
     (0x794C_7630, "overlay"),
-    (0x6175_6673, "aufs"),
-    (0xF15F, "eCryptfs"),
 ];
 
-/// Names for those that several machines may share.
+/// Names for those that several machines may share, or that may lie above such a one.
 #[cfg(any(target_os = "linux", target_os = "android"))]
-const OTHERS: [(u64, &str); 18] = [
+const OTHERS: [(u64, &str); 20] = [
     (0x6969, "NFS"),
     (0x517B, "SMB"),
     (0xFF53_4D42, "CIFS"),
@@ -103,6 +101,8 @@ const OTHERS: [(u64, &str); 18] = [
     (0x6573_5546, "FUSE"),
     (0x786F_4256, "vboxsf"),
     (0xBACB_ACBC, "vmhgfs"),
+    (0x6175_6673, "aufs"),
+    (0xF15F, "eCryptfs"),
 ];
 
 #[cfg(all(test, any(target_os = "linux", target_os = "android")))]

@@ -68,7 +68,9 @@ impl Place {
             )));
         }
         if !self.any_file_system {
-            file_system::check(directory)?;
+            // What is behind a link, or mounted by itself, may be elsewhere than the directory around it.
+            let others = [&*self.database, &*self.clients].into_iter().filter(|path| path.exists());
+            std::iter::once(directory).chain(others).try_for_each(file_system::check)?;
         }
         let is_there =
             self.database.try_exists().map_err(|error| Trouble::of_path(&self.database, &error))?;

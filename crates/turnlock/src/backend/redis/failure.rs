@@ -114,6 +114,11 @@ pub(super) fn not_let_in(address: &Address, error: RedisError) -> Failure {
     unavailable(format!("no connection to {address}: {error}"))
 }
 
+/// Whether the answer to ROLE is that of a replica.
+pub(super) fn is_role_of_replica(role: &Value) -> bool {
+    matches!(role, Value::Array(role) if matches!(role.first(), Some(Value::BulkString(text)) if text == b"slave"))
+}
+
 /// An error if the answer to ROLE says that the server is something else than a master.
 pub(super) fn check_master(address: &Address, role: &Value) -> Result<(), Failure> {
     let Value::Array(role) = role else { return Ok(()) };

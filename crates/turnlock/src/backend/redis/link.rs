@@ -83,6 +83,9 @@ const SILENCE: Duration = Duration::from_secs(10);
 /// How long it has to answer.
 const PING_LIMIT: Duration = Duration::from_secs(1);
 
+/// How often a server is asked whether it is still a master.
+const ROLE_PERIOD: Duration = Duration::from_secs(3);
+
 /// How many requests may wait to be written. More than any sender sends at once: behind a full queue, requests of one
 /// sender can overtake each other.
 const QUEUE: usize = 1024;
@@ -292,6 +295,29 @@ impl Link {
             self.left_replica.notify_one();
         }
         Ok(wire)
+    }
+
+    /// Leaves the server when it has become a replica. Replicas answer requests that only read, so a client that only waits, or
+    /// only looks at fixed leases, hears of that in no other way. Asks every [`ROLE_PERIOD`], without end.
+    pub(super) async fn watch_role(self: &Arc<Self>) {
+        loop {
+            tokio::time::sleep(ROLE_PERIOD).await;
+            // One that is hung up is made anew by whoever needs it, unless others must hear that it led to a replica.
+            let wire = match self.current() {
+                None if self.was_replica.load(Ordering::Relaxed) => self.wire().await.ok(),
+                wire => wire,
+            };
+            let Some(wire) = wire else { continue };
+            let role = redis::cmd("ROLE");
+            let answer = self.answer(&wire, &role, false, wire.sends_now());
+            if let Ok(Outcome::Answered(role, _)) = tokio::time::timeout(ROLE_PERIOD, answer).await
+                && failure::is_role_of_replica(&role)
+            {
+                self.was_replica.store(true, Ordering::Relaxed);
+                self.hang_up(&wire);
+                let _ = self.wire().await;
+            }
+        }
     }
 
     /// Ready when this connection was made anew because the server had become a replica. Another connection to the same

@@ -3,10 +3,23 @@
 
 use futures_util::future::join_all;
 use redis::AsyncCommands;
-use turnlock::{Builder, Client, Guard, Permits};
-use turnlock_testkit::{FaultProxy, ReplicaSet, eventually, within};
+use turnlock::{Builder, Client, LostReason};
+use turnlock_testkit::{FaultProxy, ReplicaSet, ServerProgram, eventually, within};
 
-use crate::rig::{NO_POLL, ms, until_waiting};
+use crate::CaseFuture;
+use crate::held::Held;
+use crate::rig::{Kind, NO_POLL, PROMPT, ms, until_waiting};
+
+/// A case, with servers of a program.
+type ProgramCase = (&'static str, fn(ServerProgram) -> CaseFuture);
+
+pub(super) const CASES: [ProgramCase; 3] = [
+    ("who_only_renews_follows_the_address", |program| Box::pin(who_only_renews_follows_the_address(program))),
+    ("waiters_go_on_with_the_new_master", |program| Box::pin(waiters_go_on_with_the_new_master(program))),
+    ("a_fixed_lease_is_looked_at_on_the_new_master", |program| {
+        Box::pin(a_fixed_lease_is_looked_at_on_the_new_master(program))
+    }),
+];
 
 const WATCHDOG: u64 = 3_000;
 
@@ -17,8 +30,8 @@ struct Address {
 }
 
 impl Address {
-    async fn start() -> Self {
-        let set = ReplicaSet::start(1).await;
+    async fn start(program: ServerProgram) -> Self {
+        let set = ReplicaSet::start_of(program, 1).await;
         let proxy = FaultProxy::start(set.master().port()).await;
         Self { set, proxy }
     }
@@ -47,104 +60,64 @@ impl Address {
     }
 }
 
-enum Held {
-    Guard(Guard),
-    Permits(Permits),
-}
-
-impl Held {
-    fn name(&self) -> &str {
-        match self {
-            Self::Guard(guard) => guard.name(),
-            Self::Permits(permits) => permits.name(),
-        }
-    }
-
-    /// Waits until it has been renewed for longer than three leases from now on.
-    async fn outlasts_three_leases(&self) {
-        let end = std::time::Instant::now() + ms(3 * WATCHDOG);
-        let outlasts = async || match self {
-            Self::Guard(guard) => guard.valid_until() > end,
-            Self::Permits(permits) => permits.valid_until() > end,
-        };
-        let renewed = eventually("it is renewed", ms(6 * WATCHDOG), outlasts);
-        tokio::select! {
-            () = renewed => {}
-            reason = self.lost() => panic!("{} was lost: {reason}", self.name()),
-        }
-    }
-
-    async fn lost(&self) -> turnlock::LostReason {
-        match self {
-            Self::Guard(guard) => guard.lost().await,
-            Self::Permits(permits) => permits.lost().await,
-        }
+/// Waits until it has been renewed for longer than three leases from now on.
+async fn outlasts_three_leases(held: &Held) {
+    let end = std::time::Instant::now() + ms(3 * WATCHDOG);
+    let renewed = eventually("it is renewed", ms(6 * WATCHDOG), async || held.valid_until() > end);
+    tokio::select! {
+        () = renewed => {}
+        reason = held.lost() => panic!("{} was lost: {reason}", held.name()),
     }
 }
 
 /// Each kind has a client of its own, so that none is helped by another one's connection.
-pub(super) async fn who_only_renews_follows_the_address() {
-    let address = Address::start().await;
+async fn who_only_renews_follows_the_address(program: ServerProgram) {
+    use Kind::{Fair, Fenced, Lock, Permits, Plain, Read, Spin, Write};
+    let address = Address::start(program).await;
     let mut held = Vec::new();
     let mut clients = Vec::new();
-    for kind in ["lock", "plain", "fair", "fenced", "spin", "read", "write", "permits", "acknowledged"] {
+    for (kind, replicas) in [Lock, Plain, Fair, Fenced, Spin, Read, Write, Permits]
+        .map(|kind| (kind, 0))
+        .into_iter()
+        .chain([(Lock, 1)])
+    {
         let client = address.client(Client::builder().watchdog(ms(WATCHDOG))).await;
-        let lock = match kind {
-            "permits" => {
-                let semaphore = client.permit_semaphore(kind);
-                assert!(semaphore.try_set_permits(3).await.expect("an answer"));
-                held.push(Held::Permits(semaphore.acquire(2).await.expect("free")));
-                clients.push(client);
-                continue;
-            }
-            "plain" => client.plain_lock(kind),
-            "fair" => client.fair_lock(kind),
-            "fenced" => client.fenced_lock(kind),
-            "spin" => client.spin_lock(kind),
-            "read" => client.read_write_lock(kind).read(),
-            "write" => client.read_write_lock(kind).write(),
-            "acknowledged" => client.lock(kind).acknowledged_by(1),
-            _ => client.lock(kind),
-        };
-        held.push(Held::Guard(lock.lock().await.expect("free")));
+        held.push(Held::take(&client, kind, &format!("{}{replicas}", kind.name()), replicas).await);
         clients.push(client);
     }
     address.fail_over(address.new_master_port()).await;
-    join_all(held.iter().map(Held::outlasts_three_leases)).await;
+    join_all(held.iter().map(outlasts_three_leases)).await;
     let other = address.client(Client::builder()).await;
     let mut plain = address.set.replicas()[0].client().await;
     for held in held {
         let name = held.name().to_owned();
-        match held {
-            Held::Guard(guard) => {
-                let is_there: bool = plain.exists(&name).await.expect("an answer");
-                assert!(is_there, "{name} on the new master");
-                guard.unlock().await.expect("held over the fail-over");
-            }
-            Held::Permits(permits) => {
-                assert_eq!(other.permit_semaphore(&name).available().await.expect("an answer"), 1);
-                permits.release().await.expect("held over the fail-over");
-            }
+        if matches!(held, Held::Permits(_)) {
+            assert_eq!(other.permit_semaphore(&name).available().await.expect("an answer"), 1);
+        } else {
+            let is_there: bool = plain.exists(&name).await.expect("an answer");
+            assert!(is_there, "{name} on the new master");
         }
+        held.give_back().await.expect("held over the fail-over");
     }
 }
 
 /// The old master does not even hear of messages of the new one.
-pub(super) async fn waiters_go_on_with_the_new_master() {
-    let address = Address::start().await;
+async fn waiters_go_on_with_the_new_master(program: ServerProgram) {
+    let address = Address::start(program).await;
     let holder = address.client(Client::builder()).await;
     let pulse = address.client(Client::builder().watchdog(ms(WATCHDOG))).await;
-    let waiter = address.client(Client::builder()).await;
-    let pulse = Held::Guard(pulse.lock("pulse").lock().await.expect("free"));
+    let pulse = Held::take(&pulse, Kind::Lock, "pulse", 0).await;
     let guards = [
         holder.fair_lock("fair").lock().await.expect("free"),
         holder.lock("lock").lock().await.expect("free"),
     ];
+    // Who waits for the lock writes nothing: its requests are refused. It has a client of its own.
+    let (fair, waiter) = (address.client(Client::builder()).await, address.client(Client::builder()).await);
     let mut tasks = Vec::new();
     for (lock, before) in [
-        (waiter.fair_lock("fair"), 0),
-        (waiter.fair_lock("fair"), 1),
-        (waiter.fair_lock("fair"), 2),
+        (fair.fair_lock("fair"), 0),
+        (fair.fair_lock("fair"), 1),
+        (fair.fair_lock("fair"), 2),
         (waiter.lock("lock"), 0),
     ] {
         let waits = lock.clone();
@@ -153,7 +126,7 @@ pub(super) async fn waiters_go_on_with_the_new_master() {
     }
     address.fail_over(1).await;
     // For longer than a waiter of a fair lock may be silent.
-    pulse.outlasts_three_leases().await;
+    outlasts_three_leases(&pulse).await;
     let other = address.client(Client::builder()).await.fair_lock("fair");
     assert_eq!(other.inspect().await.expect("an answer").queue.len(), 3, "all have their places");
     for guard in guards {
@@ -161,7 +134,20 @@ pub(super) async fn waiters_go_on_with_the_new_master() {
         guard.unlock().await.expect("held over the fail-over");
     }
     let turns = join_all(tasks);
-    for turn in within(ms(2_000), "all have their turns", turns).await {
+    for turn in within(PROMPT, "all have their turns", turns).await {
         turn.expect("no panic").expect("held");
     }
+}
+
+/// The new master does not have the lock. The old one does, and goes on to say so.
+async fn a_fixed_lease_is_looked_at_on_the_new_master(program: ServerProgram) {
+    let address = Address::start(program).await;
+    let client = address.client(Client::builder().watchdog(ms(WATCHDOG))).await;
+    let guard = client.lock("fixed").lease(ms(600_000)).lock().await.expect("free");
+    address.fail_over(1).await;
+    let mut plain = address.set.replicas()[0].client().await;
+    let removed: u32 = plain.del("fixed").await.expect("an answer");
+    assert_eq!(removed, 1);
+    let reason = within(ms(3_000 + WATCHDOG) + PROMPT, "its holder is told", guard.lost()).await;
+    assert_eq!(reason, LostReason::GoneAfterReconnect);
 }

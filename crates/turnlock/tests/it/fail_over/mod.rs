@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use libtest_mimic::Trial;
 use redis::AsyncCommands;
-use turnlock_testkit::{ClusterSet, RedisServer, ReplicaSet, SentinelSet, trial};
+use turnlock_testkit::{ClusterSet, RedisServer, SentinelSet, ServerProgram, trial};
 
 use history::{Outcome, Turn, now, overlaps};
 use team::Team;
@@ -38,11 +38,7 @@ macro_rules! on {
     };
 }
 
-const CASES: [&[ShapeCase]; 3] = [
-    on![ReplicaSet:
-        demotion::who_only_renews_follows_the_address,
-        demotion::waiters_go_on_with_the_new_master,
-    ],
+const CASES: [&[ShapeCase]; 2] = [
     on![SentinelSet:
         sentinel::no_turn_is_lost_in_ten_fail_overs,
         sentinel::what_is_held_and_waited_for_goes_on,
@@ -67,7 +63,14 @@ const CASES: [&[ShapeCase]; 3] = [
 pub(crate) fn trials() -> Vec<Trial> {
     let trial =
         |(name, missing, case): &ShapeCase| trial(&format!("fail_over::{name}"), missing(), LIMIT, *case);
-    CASES.iter().flat_map(|cases| cases.iter()).map(trial).collect()
+    let mut trials: Vec<_> = CASES.iter().flat_map(|cases| cases.iter()).map(trial).collect();
+    for program in ServerProgram::ALL {
+        trials.extend(demotion::CASES.map(|(name, case)| {
+            let title = format!("fail_over::{}::demotion::{name}", program.name());
+            turnlock_testkit::trial(&title, program.missing(), LIMIT, move || case(program))
+        }));
+    }
+    trials
 }
 
 /// Two teams on one store: one that asks replicas to acknowledge its turns, and one that does not.
