@@ -14,6 +14,7 @@
 //! - [`TempDir`] is a directory that goes away with its test.
 //! - [`trial`] is a case as libtest-mimic runs it, and [`run`] runs them. A case that failed with [`TooSlow`] while the whole
 //!   machine stood still is run again, a few times in a run.
+//! - [`Pauses`] measures for how long the machine stood still between two moments.
 //! - [`eventually`], [`within`] and [`in_time`] fail by name, and with [`TooSlow`], when something takes too long.
 
 // Panicking is how this crate reports; a section about it on each function would say nothing new.
@@ -30,6 +31,7 @@ mod live;
 mod login;
 mod loss;
 mod patience;
+mod pauses;
 mod port;
 mod process;
 mod reaper;
@@ -52,6 +54,7 @@ pub use fault_proxy::FaultProxy;
 pub use interop::{Answer, NodeRedlock, PeerError, PeerThread, PyLock, Redisson};
 pub use login::Login;
 pub use patience::{eventually, in_time, within};
+pub use pauses::Pauses;
 pub use redis_server::RedisServer;
 pub use server_program::ServerProgram;
 pub use shapes::{Certificates, ClusterSet, ReplicaSet, SentinelSet, SlotMigration, TlsServer};

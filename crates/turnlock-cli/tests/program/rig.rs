@@ -40,6 +40,16 @@ impl Rig {
         self
     }
 
+    /// The same with time to connect: who waits for a short time only, or comes with many others, has less of it than a busy
+    /// machine may take.
+    pub(crate) fn patient(self) -> Self {
+        if !self.url.starts_with("redis:") {
+            return self;
+        }
+        let url = format!("{}?connect_timeout=1m", self.url);
+        self.on(url)
+    }
+
     /// A file for the case.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)

@@ -13,7 +13,7 @@ pub(crate) const CASES: &[Case] =
     cases![it_measures_and_tidies_up, it_tidies_up_when_it_is_stopped, it_does_not_take_for_ever];
 
 async fn it_measures_and_tidies_up(ground: Ground) {
-    let measures = ground.objects(&["bench", "--json", "--time", "0.2", "--tasks", "4"]).await;
+    let measures = ground.objects(&["bench", "--json", "--time", "1", "--tasks", "4"]).await;
     let [measure] = &measures[..] else { panic!("{measures:?}") };
     assert!(measure["serial"]["pairs"].as_u64().unwrap() > 0, "{measure}");
     assert!(measure["concurrent"]["pairs_per_second"].as_f64().unwrap() > 0.0, "{measure}");
@@ -29,11 +29,11 @@ async fn it_measures_and_tidies_up(ground: Ground) {
 }
 
 async fn it_tidies_up_when_it_is_stopped(ground: Ground) {
-    let arguments = ["bench", "--time", "2s", "--tasks", "2", "--names", "mine:"];
+    let arguments = ["bench", "--time", "3s", "--tasks", "2", "--names", "mine:"];
     let child = ground.program(&arguments).printing_to(Stdio::null(), Stdio::inherit()).start();
     let client = ground.client("onlooker").await;
     // In this part, one of the two has the lock at any time.
-    eventually("the last part is under way", Duration::from_secs(10), || async {
+    eventually("the last part is under way", Duration::from_secs(20), || async {
         !client.find("mine:*:hand-over", 10).await.unwrap().things.is_empty()
     })
     .await;

@@ -89,7 +89,7 @@ async fn the_table_lives_and_leaves_the_terminal_as_it_was(ground: Ground) {
 }
 
 async fn a_bar_shows_progress(ground: Ground) {
-    let terminal = Terminal::start(ground.program(&["bench", "--time", "0.3", "--tasks", "2"]), 80);
+    let terminal = Terminal::start(ground.program(&["bench", "--time", "1", "--tasks", "2"]), 80);
     terminal.shows("concurrent pairs").await;
     let (code, text) = terminal.end().await;
     assert_eq!(code, Some(0), "{text}");

@@ -29,6 +29,8 @@ async fn line(lines: &mut Lines<BufReader<ChildStdout>>) -> String {
 async fn a_change_is_a_line(ground: Ground) {
     let client = ground.client("holder").await;
     let first = client.lock("first").lock().await.unwrap();
+    // Who holds it is a change, too, when it is known later.
+    ground.until_known(&[&client]).await;
     let (_child, mut lines) = watch(&ground, &["--json"]);
     let mut object = async || -> Value { serde_json::from_str(&line(&mut lines).await).unwrap() };
     let seen = object().await;

@@ -1,7 +1,7 @@
 //! Programs that end: this test program, run again as a child, takes a lock and leaves in one of several ways.
 
 use std::process::Stdio;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use turnlock::{Client, blocking};
 use turnlock_testkit::{eventually, in_time, within};
@@ -16,6 +16,9 @@ pub(crate) const CASES: &[Case] = cases![
     a_program_that_just_drops_its_guard_ends_cleanly,
     a_program_that_is_killed_frees_its_lock_with_the_lease,
 ];
+
+/// The lease of a child that ends without giving back.
+const LEASE: Duration = ms(3_000);
 
 pub(crate) const VARIABLE: &str = "TURNLOCK_TEST_CHILD";
 
@@ -53,7 +56,7 @@ pub(crate) fn main() {
         return runtime.block_on(hold_on(way, url));
     }
     let guard = runtime.block_on(async {
-        let client = Client::builder().watchdog(ms(900)).connect(url).await.expect("a server");
+        let client = Client::builder().watchdog(LEASE).connect(url).await.expect("a server");
         let guard = client.lock("child").lock().await.expect("free");
         match way {
             "unlock" => {
@@ -81,7 +84,7 @@ pub(crate) fn main() {
 
 /// Waits for a fair lock, or has permits, until it is killed.
 async fn hold_on(way: &str, url: &str) {
-    let client = Client::builder().watchdog(ms(900)).connect(url).await.expect("a server");
+    let client = Client::builder().watchdog(LEASE).connect(url).await.expect("a server");
     if way == "queue" {
         drop(client.fair_lock("child").lock().await);
         panic!("nobody was to let it in");
@@ -195,7 +198,8 @@ async fn a_program_that_just_drops_its_guard_ends_cleanly(rig: Rig) {
         if way == "blocking" {
             lock.force_unlock().await.expect("an answer");
         }
-        eventually("the lease ends", PROMPT, async || !lock.is_locked().await.expect("an answer")).await;
+        let is_free = async || matches!(lock.is_locked().await, Ok(false));
+        eventually("the lease ends", LEASE + PROMPT, is_free).await;
     }
 }
 
@@ -210,6 +214,6 @@ async fn a_program_that_is_killed_frees_its_lock_with_the_lease(rig: Rig) {
     assert_eq!(&line, b"holding");
     assert!(lock.try_lock().await.expect("an answer").is_none());
     child.kill().await.expect("killed");
-    let guard = within(PROMPT, "the lease ends", lock.lock()).await.expect("a turn");
+    let guard = within(LEASE + PROMPT, "the lease ends", lock.lock()).await.expect("a turn");
     guard.unlock().await.expect("held");
 }

@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use turnlock::{Client, Error, LostReason};
 use turnlock_testkit::{FaultProxy, RedisServer, eventually, within};
 
-use crate::replicas::{Held, Thing};
+use crate::held::{Held, Thing};
 use crate::rig::{Kind, KindClient, NO_POLL, Rig, ms, until_waiting};
 use crate::{Case, cases, child};
 
@@ -143,7 +143,7 @@ async fn a_fair_queue_goes_on_when_the_clock_is_set(_: Rig) {
         let holder = connect(&url).await.fair_lock("f");
         let guard = holder.lock().await.expect("free");
         let queue = async |length| {
-            let is_so = async || holder.inspect().await.expect("an answer").queue.len() == length;
+            let is_so = async || holder.inspect().await.is_ok_and(|seen| seen.queue.len() == length);
             eventually("they stand in the queue", ms(20_000), is_so).await;
         };
         // One that dies, and two that wait.

@@ -1,12 +1,11 @@
 //! A holder that is cut off hears of its end before the server can hand the lock on.
 
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use redis::AsyncCommands;
 use turnlock::{Client, Guard, LostReason};
-use turnlock_testkit::{eventually, void, within};
+use turnlock_testkit::{Pauses, void, within};
 
 use crate::network_faults::proxied;
 use crate::rig::{NO_POLL, PROMPT, Rig, ms};
@@ -108,47 +107,4 @@ async fn kept_until(rig: &Rig, key: &str, end: Instant) -> Instant {
         tokio::time::sleep(ms(20)).await;
     }
     kept
-}
-
-/// Notes when a task that only sleeps does so for too long.
-struct Pauses {
-    /// When one ended, and how long it was; the last may be none.
-    seen: Arc<Mutex<Vec<(Instant, Duration)>>>,
-    task: tokio::task::JoinHandle<()>,
-}
-
-impl Pauses {
-    fn watch() -> Self {
-        const USUAL: Duration = Duration::from_millis(3);
-        let seen = Arc::new(Mutex::new(vec![(Instant::now(), Duration::ZERO)]));
-        let noted = Arc::clone(&seen);
-        let task = tokio::spawn(async move {
-            loop {
-                let before = Instant::now();
-                tokio::time::sleep(ms(1)).await;
-                let pause = (Instant::now(), before.elapsed().saturating_sub(USUAL));
-                let mut seen = noted.lock().unwrap();
-                // Of those that were none, the last is enough.
-                match seen.last_mut() {
-                    Some(last) if last.1.is_zero() => *last = pause,
-                    _ => seen.push(pause),
-                }
-            }
-        });
-        Self { seen, task }
-    }
-
-    /// How long all pauses between two moments were that have passed.
-    async fn between(&self, start: Instant, end: Instant) -> Duration {
-        let seen = || self.seen.lock().unwrap().clone();
-        eventually("it goes on", PROMPT, async || seen().last().is_some_and(|(when, _)| *when > end)).await;
-        let part = |(when, pause): (Instant, Duration)| when.saturating_duration_since(start).min(pause);
-        seen().into_iter().map(part).sum()
-    }
-}
-
-impl Drop for Pauses {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
 }

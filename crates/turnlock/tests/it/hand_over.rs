@@ -185,7 +185,7 @@ async fn a_handed_waiter_that_goes_away_hands_on(rig: Rig) {
         poll_once(&mut waiter).await;
         drop(guard);
         drop(waiter);
-        eventually("it is free", PROMPT, async || !lock.is_locked().await.expect("an answer")).await;
+        eventually("it is free", PROMPT, async || matches!(lock.is_locked().await, Ok(false))).await;
     }
 }
 
@@ -263,7 +263,10 @@ async fn other_clients_get_their_turn(rig: Rig) {
 }
 
 async fn clients_take_turns_of_the_store_evenly(rig: Rig) {
-    let grants = u64::try_from(rig.times(150).await).unwrap();
+    // So many that a client that stands still for a moment has its share all the same.
+    const GRANTS: usize = 400;
+    // Its turn among those that keep a processor busy; it takes as many grants on every store.
+    let _ = rig.times(GRANTS).await;
     let name = rig.name();
     let mut crowds = Vec::new();
     for _ in 0..3 {
@@ -273,7 +276,7 @@ async fn clients_take_turns_of_the_store_evenly(rig: Rig) {
     eventually("each has had some", ms(60_000), async || shares().iter().all(|share| *share > 0)).await;
     let before = shares();
     let total = || shares().iter().sum::<u64>() - before.iter().sum::<u64>();
-    eventually("they take their turns", ms(60_000), async || total() >= grants.max(60)).await;
+    eventually("they take their turns", ms(60_000), async || total() >= GRANTS as u64).await;
     let shares: Vec<_> = shares().iter().zip(&before).map(|(after, before)| after - before).collect();
     for crowd in crowds {
         crowd.end().await;
@@ -337,7 +340,7 @@ async fn a_forced_unlock_of_the_own_client_is_told_to_the_next(rig: Rig) {
 }
 
 async fn who_comes_to_the_front_is_told_when_the_window_ends(rig: Rig) {
-    let lock = client_with(&rig, ms(500)).await.lock(&rig.name());
+    let lock = client_with(&rig, LONG).await.lock(&rig.name());
     let other = rig.client().await.lock(lock.name());
     let guard = lock.lock().await.expect("free");
     let owner = guard.owner_id().clone();
@@ -347,7 +350,7 @@ async fn who_comes_to_the_front_is_told_when_the_window_ends(rig: Rig) {
     assert_eq!(*guard.owner_id(), owner);
     assert!(other.force_unlock().await.expect("an answer"));
     // The one who has it now does not know, and keeps it: the next one finds out by itself.
-    let next = within(ms(600) + PROMPT, "it asks", second).await.expect("no panic");
+    let next = within(LONG + PROMPT, "it asks", second).await.expect("no panic");
     assert_ne!(*next.owner_id(), owner);
     assert!(!guard.is_valid(), "the new grant proves that it is gone");
     next.unlock().await.expect("held");
@@ -420,18 +423,19 @@ async fn a_reentry_that_is_under_way_is_not_handed_over(rig: Rig) {
 
 async fn a_slow_line_does_not_eat_the_window_up(rig: Rig) {
     let proxy = FaultProxy::start(rig.server().port()).await;
-    let builder = Client::builder().poll(NO_POLL).hand_over_window(ms(30));
+    let builder = Client::builder().poll(NO_POLL).hand_over_window(ms(2_000)).response_timeout(ms(8_000));
     let lock = rig.client_at(builder, &proxy.url()).await.lock(&rig.name());
     let holder = rig.client().await.lock(lock.name()).lock().await.expect("free");
     let mut turns = Vec::new();
     for before in 0..3 {
         turns.push(waiter(&lock, before).await);
     }
-    proxy.delay(ms(20));
+    // There and back it takes longer than the window.
+    proxy.delay(ms(1_100));
     holder.unlock().await.expect("held");
     let mut owners = Vec::new();
     for turn in turns {
-        let guard = within(PROMPT, "it gets its turn", turn).await.expect("no panic");
+        let guard = within(ms(5_000) + PROMPT, "it gets its turn", turn).await.expect("no panic");
         owners.push(guard.owner_id().clone());
         drop(guard);
     }
@@ -453,18 +457,21 @@ async fn a_window_of_turns_costs_two_calls(rig: Rig) {
     }
     until_waiting(&lock, 100).await;
     let looks = rig.server().calls().await.since(&before).of("evalsha") - 1;
+    let start = Instant::now();
     guard.unlock().await.expect("held");
     for turn in turns {
         within(ms(20_000), "it gets its turn", turn).await.expect("no panic");
     }
     let calls = rig.server().calls().await.since(&before);
-    // One who is not told for a tenth of a second begins to listen.
-    assert_eq!((calls.of("evalsha") - looks, calls.of("publish")), (2, 1), "one acquire, one release");
+    assert_eq!((calls.of("hset"), calls.of("publish")), (1, 1), "one acquire, one release");
+    // One who is not told for a tenth of a second begins to listen, and looks once more.
+    let late = u64::try_from(start.elapsed().as_millis()).unwrap() / 100;
+    assert!(calls.of("evalsha") - looks <= 2 + 2 * (1 + late), "{calls:?}");
 }
 
 async fn a_herd_costs_a_call_for_many_turns(rig: Rig) {
     const WAITERS: usize = 1_000;
-    let lock = rig.client().await.lock(&rig.name());
+    let lock = client_with(&rig, ms(1_000)).await.lock(&rig.name());
     let guard = lock.lock().await.expect("free");
     let mut turns = Vec::new();
     for _ in 0..WAITERS {

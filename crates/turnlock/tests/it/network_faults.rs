@@ -258,7 +258,7 @@ async fn deafened(
     // The question that follows the subscription.
     eventually("it sleeps", PROMPT, async || {
         let before = rig.server().calls().await;
-        tokio::time::sleep(ms(20)).await;
+        tokio::time::sleep(ms(250)).await;
         rig.server().calls().await.since(&before).of("evalsha") == 0
     })
     .await;
@@ -373,10 +373,10 @@ async fn a_slow_line_works(rig: Rig) {
 }
 
 async fn a_release_between_refusal_and_subscription_is_seen(rig: Rig) {
-    let (proxy, client) = proxied(&rig, Client::builder().poll(NO_POLL)).await;
+    let (proxy, client) = proxied(&rig, Client::builder().poll(NO_POLL).response_timeout(ms(5_000))).await;
     let other = rig.client().await;
     // On a slow line, the subscription reaches the server long after the refusal has left it.
-    proxy.delay(ms(60));
+    proxy.delay(ms(400));
     for round in 0..3 {
         let name = format!("between-{round}");
         let holder = other.lock(&name).lock().await.expect("free");

@@ -8,14 +8,14 @@ use tokio::process::{Child, ChildStdin, ChildStdout};
 use turnlock::{Client, Error};
 use turnlock_testkit::within;
 
-use crate::replicas::Thing;
+use crate::held::Thing;
 use crate::rig::{Kind, KindClient, NO_POLL, Rig, ms};
 use crate::{Case, cases, child};
 
 pub(crate) const CASES: &[Case] = cases![a_process_paused_past_its_lease_finds_its_lock_lost];
 
 /// The lease of the process that is paused, in milliseconds.
-const LEASE: u64 = 2_000;
+const LEASE: u64 = 5_000;
 
 /// What a guarded place does: keeps the highest token that it has seen, and refuses a write with a lower one.
 const REGISTER: &str = "

@@ -27,7 +27,7 @@ pub(crate) const CASES: &[Case] = cases![
 ];
 
 /// What taking the lock may cost while servers are dead: twice the usual time-out of one server. On a machine that does
-/// other things as well, one of several tries has to show it.
+/// other things as well, half of the tries have to show it.
 const ACQUIRED: Duration = Duration::from_millis(100);
 
 /// What any try may cost there, on a busy machine too: less than the time-outs that it must not wait for.
@@ -38,7 +38,8 @@ fn check(what: &str, mut times: Vec<Duration>) {
     times.sort_unstable();
     let (fastest, slowest) = (times[0], times[times.len() - 1]);
     println!("{what}: {fastest:?} to {slowest:?}");
-    assert!(fastest < ACQUIRED && slowest < AT_THE_MOST, "{what}: {times:?}");
+    let usual = times[(times.len() - 1) / 2];
+    assert!(usual < ACQUIRED && slowest < AT_THE_MOST, "{what}: {times:?}");
 }
 
 struct Servers {
@@ -350,7 +351,7 @@ async fn a_red_lock_dropped_at_any_time_leaves_nothing(_: Rig) {
     }
     three.until_free("orders").await;
     eventually("nobody waits", PROMPT, async || {
-        red.inspect().await.into_iter().all(|seen| seen.expect("an answer").waiting_here == 0)
+        red.inspect().await.into_iter().all(|seen| seen.is_ok_and(|seen| seen.waiting_here == 0))
     })
     .await;
 }

@@ -5,8 +5,8 @@ use std::time::Instant;
 use turnlock::{Builder, Client, LostReason};
 use turnlock_testkit::{ClusterSet, RedisServer, eventually, in_time, within};
 
-use crate::held::Held;
-use crate::rig::{Kind, NO_POLL, PROMPT, Rig, ms, until_waiting};
+use crate::held::Thing;
+use crate::rig::{Kind, KindClient, NO_POLL, PROMPT, Rig, ms, until_waiting};
 use crate::{Case, cases};
 
 pub(crate) const CASES: &[Case] = cases![a_waiter_that_is_denied_costs_no_other_its_place];
@@ -42,7 +42,7 @@ pub(crate) fn url(server: &RedisServer) -> String {
 async fn a_hold_that_is_denied_costs_no_other(rig: Rig) {
     make_user(rig.server()).await;
     let client = rig.client_at(builder(), &url(rig.server())).await;
-    only_one_is_lost(&client, client.kind(), 0, &[rig.server()]).await;
+    only_one_is_lost(&client, 0, &[rig.server()]).await;
 }
 
 /// The same where replicas must acknowledge renewals.
@@ -50,7 +50,7 @@ pub(crate) async fn an_acknowledged_hold_that_is_denied_costs_no_other(rig: Rig)
     let _replicas = crate::replicas::replicas(&rig, 1).await;
     make_user(rig.server()).await;
     let client = rig.client_at(builder(), &url(rig.server())).await;
-    only_one_is_lost(&client, client.kind(), 1, &[rig.server()]).await;
+    only_one_is_lost(&client, 1, &[rig.server()]).await;
 }
 
 /// The same in a cluster, where the lines of one slot go together.
@@ -60,17 +60,21 @@ pub(crate) async fn a_hold_that_is_denied_in_a_cluster_costs_no_other() {
         make_user(node).await;
     }
     let url = set.url().replace("redis+cluster://", "redis+cluster://app:secret@");
-    let client = builder().connect(&url).await.expect("a cluster");
+    let client = KindClient::new(builder().connect(&url).await.expect("a cluster"), Kind::Lock);
     let nodes: Vec<_> = set.nodes().iter().collect();
-    only_one_is_lost(&client, Kind::Lock, 0, &nodes).await;
+    only_one_is_lost(&client, 0, &nodes).await;
 }
 
 /// Takes many locks of one slot, has the right to one of them taken away, and sees the others through three leases.
-async fn only_one_is_lost(client: &Client, kind: Kind, replicas: u32, servers: &[&RedisServer]) {
+async fn only_one_is_lost(client: &KindClient, replicas: u32, servers: &[&RedisServer]) {
+    let take = async |name: &str| {
+        let thing = Thing::new(client, name).await;
+        thing.take(replicas, PROMPT).await.expect("an answer").expect("free")
+    };
+    let bad = take("{slot}bad").await;
     let mut others = Vec::new();
-    let bad = Held::take(client, kind, "{slot}bad", replicas).await;
     for number in 0..OTHERS {
-        others.push(Held::take(client, kind, &format!("{{slot}}good{number}"), replicas).await);
+        others.push(take(&format!("{{slot}}good{number}")).await);
     }
     for server in servers {
         revoke(server).await;
@@ -84,7 +88,7 @@ async fn only_one_is_lost(client: &Client, kind: Kind, replicas: u32, servers: &
     let renewed = async || others.iter().all(|held| held.valid_until() > later);
     eventually("the others are renewed", ms(6 * WATCHDOG), renewed).await;
     for held in others {
-        held.give_back().await.expect("held all the time");
+        held.release().await.expect("held all the time");
     }
 }
 

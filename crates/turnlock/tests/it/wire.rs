@@ -132,7 +132,9 @@ async fn a_pair_costs_two_calls(rig: Rig) {
 }
 
 async fn a_thousand_waiters_cost_what_two_cost(rig: Rig) {
-    let lock = rig.client().await.lock("herd");
+    // Without local hand-over each turn is one of the store: it costs its two calls, however late the turns are.
+    let builder = Client::builder().poll(NO_POLL).hand_over_window(Duration::ZERO);
+    let lock = rig.client_with(builder).await.lock("herd");
     let few = calls_for_turns(&rig, &lock, 2).await;
     let many = calls_for_turns(&rig, &lock, 1_000).await;
     assert!(few <= 2.1, "{few} calls a turn with two waiters");
@@ -164,49 +166,55 @@ async fn calls_for_turns(rig: &Rig, lock: &Lock, waiters: usize) -> f64 {
     calls
 }
 
+/// How many calls a thousand locks may cost since then, and in two periods at the least: four moments in each, and four batches of
+/// 256 locks, spread over the moments.
+fn most_batches(since: Instant, period: Duration) -> u64 {
+    12 * u64::try_from(1 + since.elapsed().as_millis() / period.as_millis()).unwrap().max(2)
+}
+
 async fn renewals_go_out_in_batches(rig: Rig) {
     const LOCKS: usize = 1_000;
-    let client = rig.client_with(Client::builder().watchdog(ms(9_000)).poll(NO_POLL)).await;
+    const PERIOD: Duration = ms(3_000);
+    let client = rig.client_with(Client::builder().watchdog(PERIOD * 3).poll(NO_POLL)).await;
     let mut guards = Vec::new();
     for lock in 0..LOCKS {
         guards.push(client.lock(&format!("held:{lock}")).lock().await.expect("free"));
     }
     let ends: Vec<Instant> = guards.iter().map(turnlock::Guard::valid_until).collect();
-    let before = rig.server().calls().await;
+    let (start, before) = (Instant::now(), rig.server().calls().await);
     eventually("all were renewed", ms(15_000), async || {
         guards.iter().zip(&ends).all(|(guard, end)| guard.valid_until() > *end + ms(500))
     })
     .await;
     let spent = rig.server().calls().await.since(&before);
-    // At most two periods, four moments in each, four batches of 256 for a thousand locks, spread over the moments.
-    assert!(sent(&spent) <= 24, "{} calls to renew {LOCKS} locks", sent(&spent));
-    let before = rig.server().calls().await;
+    assert!(sent(&spent) <= most_batches(start, PERIOD), "{} calls to renew {LOCKS} locks", sent(&spent));
+    let (start, before) = (Instant::now(), rig.server().calls().await);
     let ends: Vec<Instant> = guards.iter().map(turnlock::Guard::valid_until).collect();
     eventually("and again", ms(15_000), async || {
         guards.iter().zip(&ends).all(|(guard, end)| guard.valid_until() > *end + ms(500))
     })
     .await;
     let spent = rig.server().calls().await.since(&before);
-    assert!(sent(&spent) <= 24, "{} calls to renew {LOCKS} locks", sent(&spent));
+    assert!(sent(&spent) <= most_batches(start, PERIOD), "{} calls to renew {LOCKS} locks", sent(&spent));
     assert!(guards.iter().all(turnlock::Guard::is_valid));
 }
 
 async fn looks_at_fixed_leases_go_out_in_batches(rig: Rig) {
     const LOCKS: u64 = 1_000;
-    let client = rig.client_with(Client::builder().watchdog(ms(12_000)).poll(NO_POLL)).await;
+    const PERIOD: Duration = ms(4_000);
+    let client = rig.client_with(Client::builder().watchdog(PERIOD * 3).poll(NO_POLL)).await;
     let mut guards = Vec::new();
     for lock in 0..LOCKS {
         let lease = ms(600_000 + lock);
         guards.push(client.lock(&format!("held:{lock}")).lease(lease).lock().await.expect("free"));
     }
-    let before = rig.server().calls().await;
+    let (start, before) = (Instant::now(), rig.server().calls().await);
     eventually("all were looked at", ms(30_000), async || {
         rig.server().calls().await.since(&before).of("hexists") >= LOCKS
     })
     .await;
     let spent = rig.server().calls().await.since(&before);
-    // At most two periods, as for renewals.
-    assert!(sent(&spent) <= 24, "{} calls to look at {LOCKS} locks", sent(&spent));
+    assert!(sent(&spent) <= most_batches(start, PERIOD), "{} calls to look at {LOCKS} locks", sent(&spent));
     assert_eq!(spent.of("pexpire"), 0, "a look changes nothing");
     assert!(guards.iter().all(turnlock::Guard::is_valid));
 }
@@ -242,7 +250,7 @@ async fn a_subscription_outlives_its_last_waiter_for_a_moment(rig: Rig) {
     let guard = one.lock("linger").lock().await.expect("free");
     let before = rig.server().calls().await;
     for _ in 0..20 {
-        assert!(two.lock("linger").try_lock_for(ms(5)).await.expect("an answer").is_none());
+        assert!(two.lock("linger").try_lock_for(ms(50)).await.expect("an answer").is_none());
     }
     let spent = rig.server().calls().await.since(&before);
     assert_eq!((spent.of("subscribe"), spent.of("unsubscribe")), (1, 0));

@@ -1,5 +1,5 @@
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use tokio::sync::Mutex;
 use turnlock_testkit::{Answer, RedisServer, Redisson, Shared, eventually, within};
@@ -10,12 +10,13 @@ use crate::program::Program;
 use crate::rig::{Rig, ms};
 use crate::store::Store;
 
-/// What a waiting program may take from Java's release to the first word of its command. It would look by itself a second after
-/// its last look, so who is in time was told.
+/// What a waiting program may take from Java's release until it has the lock. It would look by itself a second after its last
+/// look, so who is in time was told.
 const PROMPT: Duration = ms(700);
-/// The same for Java, from the end of the command: the program has to notice that, and Java to wake.
-const PROMPT_FOR_JAVA: Duration = ms(800);
-/// How often something is tried that has to be prompt: once is enough to show it, and the machine may be busy.
+/// The same for Java, from the end of the command: the program has to notice that, and Java to wake. It would look by itself when
+/// the lease ends that it has read, and of that twenty seconds are left at the least.
+const PROMPT_FOR_JAVA: Duration = ms(5_000);
+/// How often something is tried that has to be prompt, most of the time: the machine may be busy.
 const ROUNDS: usize = 5;
 /// Held by who has to be prompt: with several of them at a time, each would be late for want of a processor.
 static ALONE: Mutex<()> = Mutex::const_new(());
@@ -90,12 +91,14 @@ impl Scene {
     }
 }
 
-/// How long a waiting run takes to start its command after Java has let it in.
+/// How long a waiting run takes to get the lock after Java has let it in. Then it starts its command.
 pub(super) async fn start_of(waiter: &mut Program, release: Answer) -> Duration {
     within(LIMIT, "Java releases", release).await.expect("it was held");
-    let start = Instant::now();
+    let start = SystemTime::now();
+    let acquired = waiter.event_named("acquired").await["time"].as_u64().expect("a time");
     waiter.expect("mine").await;
-    start.elapsed()
+    // It may have it before we know of the release.
+    (SystemTime::UNIX_EPOCH + ms(acquired)).duration_since(start).unwrap_or_default()
 }
 
 /// How long Java takes to get what it waits for, now that the command of the one who has it ends; and what it gets.
@@ -108,25 +111,25 @@ pub(super) async fn turn_of_java(mut holder: Program, turn: Answer) -> (Duration
     (took, answer)
 }
 
-/// Tries something until a run was prompt to start, and fails if it never was.
+/// Tries something until a run was prompt in most of the tries, and fails if it was not.
 pub(super) async fn run_is_prompt<Fut: Future<Output = Duration>>(round: impl FnMut() -> Fut) {
-    once_within(PROMPT, round).await;
+    mostly_within(PROMPT, round).await;
 }
 
-/// Tries something until Java was prompt, and fails if it never was.
+/// Tries something until Java was prompt in most of the tries, and fails if it was not.
 pub(super) async fn java_is_prompt<Fut: Future<Output = Duration>>(round: impl FnMut() -> Fut) {
-    once_within(PROMPT_FOR_JAVA, round).await;
+    mostly_within(PROMPT_FOR_JAVA, round).await;
 }
 
-async fn once_within<Fut: Future<Output = Duration>>(limit: Duration, mut round: impl FnMut() -> Fut) {
+async fn mostly_within<Fut: Future<Output = Duration>>(limit: Duration, mut round: impl FnMut() -> Fut) {
     let _turn = ALONE.lock().await;
     let mut times = Vec::new();
     for _ in 0..ROUNDS {
-        let took = round().await;
-        if took < limit {
+        times.push(round().await);
+        let prompt = times.iter().filter(|took| **took < limit).count();
+        if 2 * prompt > ROUNDS {
             return;
         }
-        times.push(took);
     }
-    panic!("after {times:?}, and never within {limit:?}");
+    panic!("after {times:?}, and not most of the time within {limit:?}");
 }

@@ -1,12 +1,13 @@
 //! A lock that ends before its command does.
 
-use std::time::Instant;
+use std::time::{Duration, Instant, SystemTime};
 
 use rustix::process::Signal;
 use serde_json::Value;
 use turnlock::{Client, Lock};
-use turnlock_testkit::{FaultProxy, RedisServer, eventually, within};
+use turnlock_testkit::{FaultProxy, Pauses, RedisServer, eventually, in_time};
 
+use super::gone_first::{Gone, Successor, is_shown};
 use super::signals::until_signal;
 use crate::program::{Program, between, can_act, runs};
 use crate::rig::{Rig, ms};
@@ -40,11 +41,11 @@ pub(crate) const FILE_CASES: &[Case] = cases![a_removed_file_is_named];
 const LOST: i32 = 79;
 
 async fn who_stood_still_for_longer_than_the_lease_is_ended_on_waking(rig: Rig) {
-    let mut program = rig.script(&["--watchdog", "600ms", "--json"], "trap '' TERM; echo $$; exec cat");
+    let mut program = rig.script(&["--watchdog", "3s", "--json"], "trap '' TERM; echo $$; exec cat");
     let pid = program.number().await;
     program.signal(Signal::STOP);
     // On a store that several machines share, somebody else has it now; on one machine, what stands still is not dead.
-    tokio::time::sleep(ms(700)).await;
+    tokio::time::sleep(ms(3_100)).await;
     assert!(runs(pid), "nobody could end it");
     program.signal(Signal::CONT);
     program.event_named("killed").await;
@@ -54,33 +55,40 @@ async fn who_stood_still_for_longer_than_the_lease_is_ended_on_waking(rig: Rig) 
 
 async fn a_fixed_lease_ends_its_command_in_time(rig: Rig) {
     // A tenth of the lease before its end, or as long as was asked for. The lease counts from before `acquired`.
-    for (flags, grace) in [(vec![], 600), (vec!["--kill-after", "2s"], 2_000)] {
-        let flags = [&["--json", "--lease", "6s"], &flags[..]].concat();
+    for (lease, flags, grace) in [(20_000, vec![], 2_000), (9_000, vec!["--kill-after", "5s"], 5_000)] {
+        let time = format!("{lease}ms");
+        let flags = [&["--json", "--lease", &time], &flags[..]].concat();
         let mut program = rig.script(&flags, &until_signal("TERM", "echo told; exit 5"));
         program.expect("ready").await;
         let acquired = program.event_named("acquired").await;
         let losing = program.event_named("losing").await;
-        let told = ms(5_000 - grace)..ms(5_940);
+        let end = lease * 99 / 100;
+        let told = ms(end - 1_500 - grace)..ms(end);
         assert!(told.contains(&between(&acquired, &losing)), "{flags:?}: {acquired} {losing}");
         assert!(losing["left_ms"].as_u64().is_some_and(|left| left <= grace), "{flags:?}: {losing}");
         program.expect("told").await;
         assert_eq!(program.code().await, LOST);
         assert!(rig.is_free(&[]).await);
     }
-    let (code, words) = rig.run(&["--lease", "500ms"], &["sleep", "60"]).finish().await;
+    let (code, words) = rig.run(&["--lease", "3s", "--kill-after", "2s"], &["sleep", "60"]).finish().await;
     assert_eq!(code, LOST);
     assert!(words.contains("about to be lost"), "{words}");
     // One that is done sooner has its own exit code.
     assert_eq!(rig.script(&["--lease", "10s"], "exit 5").finish().await, (5, String::new()));
 }
 
-/// With a lease of ten seconds, KILL comes a tenth of a second before the store can hand the lock on.
-const LONG: &str = "10s";
+/// With a lease of ten seconds, KILL comes a tenth of a second before the store can hand the lock on. TERM comes long before that.
+const LONG: Duration = ms(10_000);
+const TERM_EARLY: [&str; 3] = ["--json", "--kill-after", "3s"];
 
 async fn a_command_that_stays_is_dead_before_another_has_the_lock(rig: Rig) {
     let client = rig.client().await;
-    let program = rig.script(&["--lease", LONG, "--json"], "trap '' TERM; echo $$; exec cat");
-    is_dead_before_another_has_the_lock(program, client.lock(&rig.name)).await;
+    is_shown("a command that stays", async || {
+        let flags = [&TERM_EARLY[..], &["--lease", "10s"]].concat();
+        let program = rig.script(&flags, "trap '' TERM; echo $$; exec cat");
+        is_dead_before_another_has_the_lock(program, client.lock(&rig.name)).await
+    })
+    .await;
 }
 
 async fn a_command_without_its_store_is_dead_before_another_has_the_lock(rig: Rig) {
@@ -88,31 +96,36 @@ async fn a_command_without_its_store_is_dead_before_another_has_the_lock(rig: Ri
     let proxy = FaultProxy::start(server.port()).await;
     let client = Client::connect(&server.url()).await.unwrap();
     let rig = rig.on(proxy.url());
-    let mut program = rig.script(&["--watchdog", LONG, "--json"], "trap '' TERM; echo $$; exec cat");
-    program.event_named("started").await;
-    proxy.black_hole();
-    is_dead_before_another_has_the_lock(program, client.lock(&rig.name)).await;
+    is_shown("a command without its store", async || {
+        proxy.pass();
+        let flags = [&TERM_EARLY[..], &["--watchdog", "10s"]].concat();
+        let mut program = rig.script(&flags, "trap '' TERM; echo $$; exec cat");
+        program.event_named("started").await;
+        proxy.black_hole();
+        is_dead_before_another_has_the_lock(program, client.lock(&rig.name)).await
+    })
+    .await;
 }
 
 /// The command ignores TERM, has been told to end, and is dead by the time that another client gets the lock.
-async fn is_dead_before_another_has_the_lock(mut program: Program, lock: Lock) {
+async fn is_dead_before_another_has_the_lock(mut program: Program, lock: Lock) -> Gone {
     let pid = program.number().await;
-    let turn = tokio::spawn(async move {
-        let guard = lock.lock().await.unwrap();
-        (can_act(pid), guard)
-    });
+    let successor = Successor::of(pid, lock, LONG).await;
     let losing = program.event_named("losing").await;
-    assert!(losing["left_ms"].as_u64().is_some_and(|left| left <= 1_000), "{losing}");
-    assert!(can_act(pid), "it has time left");
-    let (still_acts, _guard) = within(ms(20_000), "the lock is handed on", turn).await.unwrap();
+    let left = losing["left_ms"].as_u64().expect("a time");
+    assert!(left <= 3_000, "{losing}");
+    let killed_at = SystemTime::UNIX_EPOCH + ms(losing["time"].as_u64().expect("a time") + left);
+    assert!(can_act(pid) || SystemTime::now() >= killed_at, "it has time left: {losing}");
+    let gone = successor.sees_it_gone().await;
     let (code, words) = program.finish().await;
-    assert!(!still_acts, "two at once: {words}");
+    let gone = gone.unwrap_or_else(|late| panic!("{late}: {words}"));
     assert_eq!(code, LOST, "{words}");
     assert!(words.contains("\"killed\""), "{words}");
+    gone
 }
 
 async fn a_command_that_is_to_be_killed_hears_nothing_before(rig: Rig) {
-    let flags = ["--lease", "500ms", "--on-lost", "kill"];
+    let flags = ["--lease", "3s", "--on-lost", "kill"];
     let mut program = rig.script(&flags, &until_signal("TERM", "echo told; exit 5"));
     program.expect("ready").await;
     let output = program.output().await;
@@ -120,19 +133,18 @@ async fn a_command_that_is_to_be_killed_hears_nothing_before(rig: Rig) {
 }
 
 async fn a_command_that_may_go_on_goes_on(rig: Rig) {
-    let mut program =
-        rig.script(&["--lease", "300ms", "--on-lost", "warn", "--json"], "echo $$; cat; exit 5");
+    let mut program = rig.script(&["--lease", "3s", "--on-lost", "warn", "--json"], "echo $$; cat; exit 5");
     let pid = program.number().await;
     program.event_named("warning").await;
-    eventually("somebody else has it", ms(5_000), async || rig.is_free(&[]).await).await;
+    eventually("somebody else has it", ms(10_000), async || rig.is_free(&[]).await).await;
     assert!(runs(pid));
     let (code, words) = program.finish().await;
     assert_eq!(code, 5, "{words}");
 }
 
 /// What a program says whose lock is taken away, and which ends its command for it.
-async fn words_of_a_lock_taken_away(rig: &Rig, arguments: [&str; 2]) -> String {
-    let mut program = rig.script(&arguments, &until_signal("TERM", "echo told; exit 5"));
+async fn words_of_a_lock_taken_away(rig: &Rig, flags: &[&str]) -> String {
+    let mut program = rig.script(flags, &until_signal("TERM", "echo told; exit 5"));
     program.expect("ready").await;
     assert!(rig.client().await.lock(&rig.name).force_unlock().await.unwrap());
     program.expect("told").await;
@@ -143,7 +155,7 @@ async fn words_of_a_lock_taken_away(rig: &Rig, arguments: [&str; 2]) -> String {
 
 async fn a_lock_that_is_taken_away_ends_its_command(rig: Rig) {
     let lock = rig.client().await.lock(&rig.name);
-    let words = words_of_a_lock_taken_away(&rig, ["--watchdog", "900ms"]).await;
+    let words = words_of_a_lock_taken_away(&rig, &["--watchdog", "6s", "--kill-after", "2s"]).await;
     assert!(words.contains("taken away"), "{words}");
     // Found out only when it is given back.
     let mut program = rig.script(&[], "echo ready; cat; exit 5");
@@ -216,10 +228,10 @@ async fn a_forced_unlock_is_named_and_told_once(rig: Rig) {
     };
     let lock = rig.client().await.lock(&rig.name);
     for json in [false, true] {
-        let program = Report::start(&rig, &["--watchdog", "1500ms"], json).await;
+        let program = Report::start(&rig, &["--watchdog", "6s"], json).await;
         assert!(lock.force_unlock().await.unwrap());
         report.check(program, json).await;
-        let program = Report::start(&rig, &["--watchdog", "1500ms"], json).await;
+        let program = Report::start(&rig, &["--watchdog", "6s"], json).await;
         let unlock = rig.turnlock(&["unlock", "--force", "--yes", &rig.name]);
         assert_eq!(Program::start(unlock).code().await, 0);
         report.check(program, json).await;
@@ -233,7 +245,7 @@ async fn the_end_of_a_lease_is_named(rig: Rig) {
         reason: "its lease ends",
     };
     for json in [false, true] {
-        let program = Report::start(&rig, &["--lease", "3s", "--kill-after", "2s"], json).await;
+        let program = Report::start(&rig, &["--lease", "8s", "--kill-after", "4s"], json).await;
         report.check(program, json).await;
     }
 }
@@ -256,7 +268,7 @@ async fn a_restart_without_data_is_named(rig: Rig) {
 
 async fn a_removed_file_is_named(rig: Rig) {
     for json in [false, true] {
-        let program = Report::start(&rig, &["--watchdog", "1500ms"], json).await;
+        let program = Report::start(&rig, &["--watchdog", "6s"], json).await;
         std::fs::remove_file(rig.file("locks")).unwrap();
         DATA_LOST.check(program, json).await;
     }
@@ -265,9 +277,7 @@ async fn a_removed_file_is_named(rig: Rig) {
 async fn a_frozen_store_holds_the_program_up_no_longer_than_the_lease(rig: Rig) {
     let server = RedisServer::start().await;
     let rig = rig.on(server.url());
-    let lease = ms(6_000);
-    // What a loaded machine takes to end a command and a program.
-    let soon = ms(1_500);
+    let pauses = Pauses::watch();
     for json in [false, true] {
         let flags = ["--watchdog", "6s", "--kill-after", "2s", if json { "--json" } else { "--fenced" }];
         let mut program = rig.script(&flags, &until_signal("TERM", "exit 5"));
@@ -275,10 +285,10 @@ async fn a_frozen_store_holds_the_program_up_no_longer_than_the_lease(rig: Rig) 
         server.pause();
         let start = Instant::now();
         let (code, words) = program.finish().await;
-        let time = start.elapsed();
+        let end = Instant::now();
         server.resume();
         assert_eq!(code, LOST, "{words}");
-        assert!(time < lease + soon, "{time:?}: {words}");
+        ended_with_the_lease(&pauses, start, end, &words).await;
         if json {
             let told = events_in(&words);
             assert_eq!(names_of(&told), ["acquired", "started", "losing", "exited", "lost"], "{words}");
@@ -295,21 +305,31 @@ async fn a_frozen_store_holds_the_program_up_no_longer_than_the_lease(rig: Rig) 
     server.pause();
     let start = Instant::now();
     let (code, words) = program.finish().await;
-    let time = start.elapsed();
+    let end = Instant::now();
     server.resume();
     assert_eq!(code, 5, "{words}");
     assert!(words.contains("not confirmed"), "{words}");
-    assert!(time < lease + soon, "{time:?}: {words}");
+    ended_with_the_lease(&pauses, start, end, &words).await;
+}
+
+/// A program whose last renewal was before `start`, and which ended at `end`, did so with its lease of six seconds.
+async fn ended_with_the_lease(pauses: &Pauses, start: Instant, end: Instant, words: &str) {
+    const LEASE: Duration = ms(6_000);
+    // What a loaded machine takes to end a command and a program.
+    const SOON: Duration = ms(1_500);
+    let stood_still = pauses.between(start + LEASE, end).await;
+    let time = end - start;
+    assert!(time < LEASE + SOON + stood_still, "{time:?}, and it stood still for {stood_still:?}: {words}");
 }
 
 /// Long before its lease ends: it is looked at once in a third of it.
 async fn a_fixed_lease_that_is_taken_away_ends_its_command(rig: Rig) {
-    let words = words_of_a_lock_taken_away(&rig, ["--lease", "9s"]).await;
+    let words = words_of_a_lock_taken_away(&rig, &["--lease", "9s", "--kill-after", "3s"]).await;
     assert!(words.lines().next().is_some_and(|first| first.contains("taken away")), "{words}");
 }
 
 async fn permits_end_their_command_as_well(rig: Rig) {
-    let flags = ["--permits", "1", "--lease", "2s"];
+    let flags = ["--permits", "1", "--lease", "6s", "--kill-after", "3s"];
     let mut program = rig.script(&flags, &until_signal("TERM", "echo told; exit 5"));
     program.expect("ready").await;
     program.expect("told").await;
@@ -321,17 +341,17 @@ async fn descendants_go_too(rig: Rig) {
     let deaf = "trap '' TERM; echo $$; exec sleep 60 >/dev/null 2>&1";
     let script = format!("sh -c \"{}\" & trap 'exit 5' TERM; wait", deaf.replace('$', "\\$"));
     let start = Instant::now();
-    let mut program = rig.script(&["--lease", "900ms"], &script);
+    let mut program = rig.script(&["--lease", "3s"], &script);
     let pid = program.number().await;
     let (code, words) = program.finish().await;
     assert_eq!(code, LOST, "{words}");
-    assert!(start.elapsed() > ms(850), "{:?}: it had until the end", start.elapsed());
-    eventually("the descendant ends", ms(2_000), async || !runs(pid)).await;
+    assert!(start.elapsed() > ms(2_900), "{:?}: it had until the end", start.elapsed());
+    eventually("the descendant ends", ms(10_000), async || !runs(pid)).await;
 }
 
 async fn a_renewed_lock_outlives_its_lease(rig: Rig) {
-    let program = rig.hold(&["--watchdog", "1s"]).await;
-    tokio::time::sleep(ms(2_000)).await;
+    let program = rig.hold(&["--watchdog", "3s"]).await;
+    tokio::time::sleep(ms(5_000)).await;
     assert!(!rig.is_free(&[]).await);
     assert_eq!(program.finish().await, (0, String::new()));
 }
@@ -339,17 +359,18 @@ async fn a_renewed_lock_outlives_its_lease(rig: Rig) {
 async fn a_store_that_is_gone_ends_the_command_in_time(rig: Rig) {
     let mut server = RedisServer::start().await;
     let rig = rig.on(server.url());
-    let mut program = rig.script(&["--watchdog", "5s"], &until_signal("TERM", "echo told; exit 5"));
+    let mut program =
+        rig.script(&["--watchdog", "9s", "--kill-after", "3s"], &until_signal("TERM", "echo told; exit 5"));
     program.expect("ready").await;
     server.stop().await;
     let start = Instant::now();
     program.expect("told").await;
-    assert!(start.elapsed() < ms(5_000), "{:?}", start.elapsed());
+    in_time("it is told before the lease ends", start, ms(9_000));
     let (code, words) = program.finish().await;
     assert_eq!(code, LOST, "{words}");
     // One that ends while the store is away keeps its exit code: the lock ends by itself.
     server.restart().await;
-    let mut program = rig.script(&["--watchdog", "1500ms"], "echo ready; cat; exit 5");
+    let mut program = rig.script(&["--watchdog", "6s"], "echo ready; cat; exit 5");
     program.expect("ready").await;
     server.stop().await;
     let (code, words) = program.finish().await;

@@ -2,6 +2,7 @@
 
 mod command;
 mod exclusion;
+mod gone_first;
 mod losing;
 mod signals;
 mod telling;

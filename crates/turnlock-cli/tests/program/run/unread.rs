@@ -1,11 +1,12 @@
 //! Nobody reads standard error, and it is full: a log collector that is stuck, a terminal that was halted.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use turnlock_testkit::eventually;
 
-use crate::program::{Program, can_act, runs};
+use super::gone_first::{Successor, is_shown};
+use crate::program::{Program, runs};
 use crate::rig::{Rig, ms};
 use crate::{Case, cases};
 
@@ -24,16 +25,28 @@ async fn until_full(yes: i32) {
 }
 
 async fn the_command_goes_before_its_lock_all_the_same(rig: Rig) {
-    for flags in [&["--json"][..], &[], &["--on-lost", "kill"]] {
-        let flags = [flags, &["--lease", "5s"]].concat();
-        let mut program = rig.script(&flags, "trap '' TERM; echo $$; exec yes >&2");
+    tokio::join!(
+        goes_before_its_lock(&rig, "as JSON", &["--json"]),
+        goes_before_its_lock(&rig, "in words", &[]),
+        goes_before_its_lock(&rig, "without TERM", &["--on-lost", "kill"]),
+    );
+}
+
+async fn goes_before_its_lock(rig: &Rig, how: &str, flags: &[&str]) {
+    const LEASE: Duration = ms(10_000);
+    let name = format!("{}, {how}", rig.name);
+    let lock = rig.client().await.lock(&name);
+    is_shown(&format!("a command that is not read, {how}"), async || {
+        let command = ["--lease", "10s", &name, "sh", "-c", "trap '' TERM; echo $$; exec yes >&2"];
+        let mut program = Program::start(rig.command(&[flags, &command].concat()));
         let pid = program.number().await;
         until_full(pid).await;
-        assert!(runs(pid) && !rig.is_free(&[]).await, "{flags:?}");
-        eventually("the lock is free", ms(10_000), async || rig.is_free(&[]).await).await;
-        assert!(!can_act(pid), "{flags:?}: it has outlived its lock");
-        assert_eq!(program.code_unread().await, 79, "{flags:?}");
-    }
+        assert!(runs(pid) && lock.is_locked().await.unwrap(), "{how}");
+        let gone = Successor::of(pid, lock.clone(), LEASE).await.sees_it_gone().await;
+        assert_eq!(program.code_unread().await, 79, "{how}");
+        gone.unwrap_or_else(|late| panic!("{how}: {late}"))
+    })
+    .await;
 }
 
 async fn signals_and_renewals_go_on(rig: Rig) {

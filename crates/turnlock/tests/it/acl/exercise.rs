@@ -4,7 +4,7 @@ use turnlock::acl::Primitive;
 use turnlock::{Client, Error, Kind, Lock};
 use turnlock_testkit::RedisServer;
 
-use super::scene::{Outcome, Scene, check, hold_count, renewed, soon, told};
+use super::scene::{Outcome, Scene, check, hold_count, renewed, told};
 use crate::rig::ms;
 use End::{Silent, Told};
 
@@ -58,7 +58,7 @@ async fn lock(scene: &Scene, end: End, of: fn(&Client, &str) -> Lock) -> Outcome
         scene.until_listening().await?;
     }
     guard.unlock().await.map_err(told)?;
-    let guard = soon("the one who waits has it", async { waiter.await.map_err(told)? }).await?;
+    let guard = scene.soon("the one who waits has it", async { waiter.await.map_err(told)? }).await?;
     check(here.force_unlock().await.map_err(told)?, "it was held")?;
     check(matches!(guard.unlock().await, Err(Error::Lost { .. })), "it was taken away")?;
 
@@ -81,17 +81,18 @@ async fn queue(scene: &Scene) -> Outcome {
     let gives_up = tokio::spawn(async move { first.try_lock_for(ms(300)).await.map_err(told) });
     scene.until_listening().await?;
     let waits = tokio::spawn(async move { second.lock().await.map_err(told) });
-    soon("one is left in the queue", async {
-        check(gives_up.await.map_err(told)??.is_none(), "the first gives up")?;
-        while here.inspect().await.map_err(told)?.queue.len() != 1 {
-            tokio::time::sleep(ms(5)).await;
-        }
-        Ok(())
-    })
-    .await?;
+    scene
+        .soon("one is left in the queue", async {
+            check(gives_up.await.map_err(told)??.is_none(), "the first gives up")?;
+            while here.inspect().await.map_err(told)?.queue.len() != 1 {
+                tokio::time::sleep(ms(5)).await;
+            }
+            Ok(())
+        })
+        .await?;
     scene.until_listening().await?;
     guard.unlock().await.map_err(told)?;
-    let guard = soon("the second has it", async { waits.await.map_err(told)? }).await?;
+    let guard = scene.soon("the second has it", async { waits.await.map_err(told)? }).await?;
     guard.unlock().await.map_err(told)
 }
 
@@ -112,7 +113,7 @@ async fn readers(scene: &Scene) -> Outcome {
     scene.until_listening().await?;
     two.unlock().await.map_err(told)?;
     one.unlock().await.map_err(told)?;
-    let writer = soon("the writer has it", async { writer.await.map_err(told)? }).await?;
+    let writer = scene.soon("the writer has it", async { writer.await.map_err(told)? }).await?;
     check(here.read().try_lock().await.map_err(told)?.is_none(), "nobody reads meanwhile")?;
     writer.unlock().await.map_err(told)?;
 
@@ -122,7 +123,7 @@ async fn readers(scene: &Scene) -> Outcome {
     let reader = tokio::spawn(async move { waiting.lock().await.map_err(told) });
     scene.until_listening().await?;
     writer.unlock().await.map_err(told)?;
-    let reader = soon("the reader has it", async { reader.await.map_err(told)? }).await?;
+    let reader = scene.soon("the reader has it", async { reader.await.map_err(told)? }).await?;
     reader.unlock().await.map_err(told)?;
 
     let reader = here.read().lock().await.map_err(told)?;
@@ -142,7 +143,7 @@ async fn semaphore(scene: &Scene) -> Outcome {
     });
     scene.until_listening().await?;
     permits.release().await.map_err(told)?;
-    let permits = soon("the one who waits has one", async { waiter.await.map_err(told)? }).await?;
+    let permits = scene.soon("the one who waits has one", async { waiter.await.map_err(told)? }).await?;
     scene.out_of_memory(true).await;
     let given_back = permits.release().await.map_err(told);
     scene.out_of_memory(false).await;
@@ -171,10 +172,10 @@ async fn permit_semaphore(scene: &Scene) -> Outcome {
     });
     scene.until_listening().await?;
     permits.release().await.map_err(told)?;
-    let short = soon("the one who waits has one", async { waiter.await.map_err(told)? }).await?;
+    let short = scene.soon("the one who waits has one", async { waiter.await.map_err(told)? }).await?;
     short.forget();
     // Its lease runs out, and it is put back by the next who asks.
-    let both = soon("both are free", async { here.acquire(2).await.map_err(told) }).await?;
+    let both = scene.soon("both are free", async { here.acquire(2).await.map_err(told) }).await?;
     both.release().await.map_err(told)?;
 
     scene.say("SCRIPT FLUSH").await;
@@ -198,7 +199,7 @@ async fn latch(scene: &Scene) -> Outcome {
     let counted = here.count_down().await.map_err(told);
     scene.out_of_memory(false).await;
     check(counted? == 0, "none is left")?;
-    soon("the one who waits is told", async { waiter.await.map_err(told)? }).await?;
+    scene.soon("the one who waits is told", async { waiter.await.map_err(told)? }).await?;
     scene.say("SCRIPT FLUSH").await;
     check(here.try_set_count(1).await.map_err(told)?, "there was no count")?;
     check(here.delete().await.map_err(told)?, "there was a count")?;

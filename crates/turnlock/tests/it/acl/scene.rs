@@ -10,10 +10,39 @@ use crate::rig::{NO_POLL, ms};
 pub(super) type Outcome<T = ()> = Result<T, String>;
 
 /// How long something may take that was begun.
-const SOON: Duration = Duration::from_secs(1);
+#[derive(Clone, Copy)]
+pub(super) enum Patience {
+    /// Where something is to fail: so long that it would be there, if it came at all.
+    Short,
+    /// Where all is to go well, on a busy machine too.
+    Long,
+}
 
-/// Longer than [`SOON`], so that nobody is woken by the end of another's lease.
-const LEASE: Duration = Duration::from_secs(3);
+impl Patience {
+    fn soon(self) -> Duration {
+        match self {
+            Self::Short => Duration::from_secs(1),
+            Self::Long => Duration::from_secs(5),
+        }
+    }
+
+    /// Longer than [`soon`](Self::soon), so that nobody is woken by the end of another's lease.
+    fn lease(self) -> Duration {
+        self.soon() + Duration::from_secs(2)
+    }
+
+    fn retry_for(self) -> Duration {
+        match self {
+            Self::Short => Duration::from_millis(200),
+            Self::Long => self.soon(),
+        }
+    }
+
+    /// How long one look at a primitive may take.
+    pub(super) fn limit(self) -> Duration {
+        self.soon() * 10
+    }
+}
 
 /// Two clients of one user, and one who may do everything.
 pub(super) struct Scene {
@@ -21,17 +50,21 @@ pub(super) struct Scene {
     pub(super) two: Client,
     pub(super) admin: MultiplexedConnection,
     pub(super) name: &'static str,
+    patience: Patience,
 }
 
 impl Scene {
-    pub(super) async fn new(server: &RedisServer, user: &str) -> Outcome<Self> {
+    pub(super) async fn new(server: &RedisServer, user: &str, patience: Patience) -> Outcome<Self> {
         let url = format!("redis://{user}:PASSWORD@{}", server.addr());
-        let client = || Client::builder().poll(NO_POLL).watchdog(LEASE).retry_for(ms(200)).connect(&url);
+        let builder =
+            Client::builder().poll(NO_POLL).watchdog(patience.lease()).retry_for(patience.retry_for());
+        let client = || builder.clone().connect(&url);
         Ok(Self {
             one: client().await.map_err(told)?,
             two: client().await.map_err(told)?,
             admin: server.client().await,
             name: "guarded:thing",
+            patience,
         })
     }
 
@@ -53,7 +86,7 @@ impl Scene {
     }
 
     async fn until_subscribed(&self) -> Outcome {
-        soon("somebody listens", async {
+        self.soon("somebody listens", async {
             loop {
                 let mut cmd = redis::cmd("PUBSUB");
                 let cmd = cmd.arg("CHANNELS").arg(format!("*{}*", self.name));
@@ -65,6 +98,13 @@ impl Scene {
             }
         })
         .await
+    }
+
+    /// What comes as soon as it should.
+    pub(super) async fn soon<T>(&self, what: &str, future: impl Future<Output = Outcome<T>>) -> Outcome<T> {
+        let soon = self.patience.soon();
+        let outcome = tokio::time::timeout(soon, future).await;
+        outcome.unwrap_or_else(|_| Err(format!("{what}: not so within {soon:?}")))
     }
 
     /// Makes the server refuse what needs memory.
@@ -80,12 +120,6 @@ pub(super) fn told(error: impl ToString) -> String {
 
 pub(super) fn check(is_so: bool, what: &str) -> Outcome {
     if is_so { Ok(()) } else { Err(format!("not so: {what}")) }
-}
-
-/// What comes within a second.
-pub(super) async fn soon<T>(what: &str, future: impl Future<Output = Outcome<T>>) -> Outcome<T> {
-    let outcome = tokio::time::timeout(SOON, future).await;
-    outcome.unwrap_or_else(|_| Err(format!("{what}: not so within {SOON:?}")))
 }
 
 /// Whether a lease is extended by the watchdog before it ends.

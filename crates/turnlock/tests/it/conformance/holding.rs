@@ -36,7 +36,7 @@ async fn a_reentry_counts_on_the_store_and_ends_in_any_order(rig: Rig) {
     assert!(lock.try_lock().await.expect("an answer").is_none());
     drop(innermost);
     eventually("the dropped guard is counted off", PROMPT, async || {
-        lock.inspect().await.expect("an answer").holders[0].count == 1
+        lock.inspect().await.is_ok_and(|seen| seen.holders[0].count == 1)
     })
     .await;
     assert!(inner.is_valid());
@@ -72,7 +72,7 @@ async fn an_owner_whose_tasks_come_and_go_never_fails(rig: Rig) {
     for task in tasks {
         within(ms(60_000), "all come through", task).await.expect("no panic");
     }
-    eventually("nothing is left", PROMPT, async || !lock.is_locked().await.unwrap()).await;
+    eventually("nothing is left", PROMPT, async || matches!(lock.is_locked().await, Ok(false))).await;
 }
 
 async fn an_owner_gets_again_what_it_holds(rig: Rig) {
@@ -104,8 +104,10 @@ async fn tasks_of_one_owner_do_not_wait_for_each_other(rig: Rig) {
             tokio::spawn(async move { mine.lock().await.expect("a turn") })
         })
         .collect();
-    eventually("one of them waits for all", PROMPT, async || lock.inspect().await.unwrap().waiting_here == 1)
-        .await;
+    eventually("one of them waits for all", PROMPT, async || {
+        lock.inspect().await.is_ok_and(|seen| seen.waiting_here == 1)
+    })
+    .await;
     other.unlock().await.expect("held");
     let mut guards = Vec::new();
     for task in tasks {
@@ -113,7 +115,7 @@ async fn tasks_of_one_owner_do_not_wait_for_each_other(rig: Rig) {
     }
     assert_eq!(lock.hold_count(&me).await.expect("an answer"), 5);
     drop(guards);
-    eventually("all are given back", PROMPT, async || !lock.is_locked().await.unwrap()).await;
+    eventually("all are given back", PROMPT, async || matches!(lock.is_locked().await, Ok(false))).await;
 }
 
 async fn a_fixed_lease_ends_by_itself_and_says_so_first(rig: Rig) {

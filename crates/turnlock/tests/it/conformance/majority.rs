@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use turnlock::{Error, Guard, Lock, RedLock, blocking};
 use turnlock_testkit::{eventually, in_time, within};
 
-use crate::rig::{KindClient, PROMPT, Rig, ms, until_waiting};
+use crate::rig::{KindClient, PROMPT, Rig, joined, ms, until_waiting};
 use crate::{Case, cases};
 
 pub(super) const CASES: &[Case] = cases![
@@ -42,7 +42,7 @@ async fn taken(locks: &[Lock], other: &KindClient, numbers: &[usize]) -> Vec<Gua
 async fn until_locked(locks: &[Lock], expected: &[bool]) {
     eventually("they are as they should be", PROMPT, async || {
         for (lock, expected) in locks.iter().zip(expected) {
-            if lock.is_locked().await.expect("an answer") != *expected {
+            if !lock.is_locked().await.is_ok_and(|is_locked| is_locked == *expected) {
                 return false;
             }
         }
@@ -121,7 +121,8 @@ async fn a_held_red_lock_is_not_polled_hard(rig: Rig) {
     assert!(red.try_lock_for(ms(1_500)).await.expect("an answer").is_none());
     let asked = next_number().await - before - 1;
     println!("asked {asked} times in 1.5 s");
-    assert!((4..=25).contains(&asked), "{asked} times");
+    // How often it asks at the least is no promise: on a busy machine it comes to that late.
+    assert!((1..=25).contains(&asked), "{asked} times");
 }
 
 async fn a_red_lock_lives_on_without_a_minority(rig: Rig) {
@@ -202,5 +203,5 @@ async fn a_thread_gets_its_red_lock_again(rig: Rig) {
         assert_eq!(red.inspect().expect("an answer").len(), 3);
         assert!(red.lease(ms(5_000)).try_run_for(PROMPT, |_| ()).expect("an answer").is_some());
     };
-    tokio::task::spawn_blocking(on_a_thread).await.expect("no panic");
+    joined(tokio::task::spawn_blocking(on_a_thread)).await;
 }

@@ -10,7 +10,7 @@ use turnlock::{Client, Error, Lock, LostReason, MultiGuard, MultiLock, blocking}
 use turnlock_testkit::{eventually, in_time, within};
 
 use super::exclusion::Unprotected;
-use crate::rig::{Kind, KindClient, NO_POLL, PROMPT, Rig, ms, until_waiting};
+use crate::rig::{Kind, KindClient, NO_POLL, PROMPT, Rig, joined, ms, until_waiting};
 use crate::{Case, cases};
 
 pub(super) const CASES: &[Case] = cases![
@@ -336,7 +336,7 @@ async fn dropped_after_every_poll_a_multi_lock_leaves_nothing(rig: Rig) {
     }
     stop.store(true, Ordering::Relaxed);
     for task in others {
-        task.await.expect("each of the others got its turns");
+        joined(task).await;
     }
     assert!(done < all, "some were dropped unfinished");
     assert!(turns.load(Ordering::Relaxed) > 0);
@@ -416,5 +416,5 @@ async fn a_thread_gets_again_what_it_holds(rig: Rig) {
         second.force_unlock().expect("an answer");
         assert_eq!(guard.wait_lost().member, 1);
     };
-    tokio::task::spawn_blocking(on_a_thread).await.expect("no panic");
+    joined(tokio::task::spawn_blocking(on_a_thread)).await;
 }

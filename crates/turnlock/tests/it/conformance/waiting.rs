@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use turnlock::{Client, Lock};
 use turnlock_testkit::{eventually, in_time, within};
@@ -33,7 +33,7 @@ async fn a_release_wakes_a_waiter_of_another_client(rig: Rig) {
     let name = rig.name();
     let (one, two) = (rig.client().await.lock(&name), rig.client().await.lock(&name));
     let mut guard = one.lock().await.expect("free");
-    let mut fastest = Duration::MAX;
+    let mut times = Vec::new();
     for turn in 0..20 {
         let (holder, next) = if turn % 2 == 0 { (&one, &two) } else { (&two, &one) };
         let task = waiter(next, 0).await;
@@ -41,10 +41,12 @@ async fn a_release_wakes_a_waiter_of_another_client(rig: Rig) {
         let start = Instant::now();
         guard.unlock().await.expect("held");
         guard = within(PROMPT, "the waiter is woken by the message", task).await.expect("no panic");
-        fastest = fastest.min(start.elapsed());
+        times.push(start.elapsed());
     }
-    // Some kinds look once a second all the same. Each waiter has looked just before, so this can only be the message.
-    assert!(fastest < ms(500), "{fastest:?}");
+    // Some kinds look once a second all the same. Each waiter has looked just before, so this can only be the message: half of
+    // the turns have to show it, on a busy machine too.
+    times.sort_unstable();
+    assert!(times[times.len() / 2 - 1] < ms(500), "{times:?}");
 }
 
 async fn a_dropped_guard_wakes_a_waiter(rig: Rig) {
@@ -106,7 +108,7 @@ async fn who_will_not_wait_does_not_push_in(rig: Rig) {
     assert!(std::future::poll_fn(|context| Poll::Ready(waiter.as_mut().poll(context).is_pending())).await);
     guard.unlock().await.expect("held");
     // At once, or when it did not take in time what it was handed.
-    eventually("it is free", PROMPT, async || !lock.is_locked().await.expect("an answer")).await;
+    eventually("it is free", PROMPT, async || matches!(lock.is_locked().await, Ok(false))).await;
     assert!(lock.try_lock().await.expect("an answer").is_none(), "it pushed in before the one who waited");
     let guard = within(PROMPT, "the waiter has its turn", waiter).await.expect("a turn");
     guard.unlock().await.expect("held");
@@ -157,5 +159,5 @@ async fn a_waiter_needs_no_runtime_of_its_own(rig: Rig) {
     until_waiting(&lock, 1).await;
     guard.unlock().await.expect("held");
     tokio::task::spawn_blocking(|| thread.join()).await.expect("no panic").expect("no panic");
-    eventually("its guard is released", PROMPT, async || !lock.is_locked().await.unwrap()).await;
+    eventually("its guard is released", PROMPT, async || matches!(lock.is_locked().await, Ok(false))).await;
 }

@@ -7,8 +7,8 @@ use turnlock::{Builder, Client, LostReason};
 use turnlock_testkit::{FaultProxy, ReplicaSet, ServerProgram, eventually, within};
 
 use crate::CaseFuture;
-use crate::held::Held;
-use crate::rig::{Kind, NO_POLL, PROMPT, ms, until_waiting};
+use crate::held::{Held, Thing};
+use crate::rig::{Kind, KindClient, NO_POLL, PROMPT, ms, until_waiting};
 
 /// A case, with servers of a program.
 type ProgramCase = (&'static str, fn(ServerProgram) -> CaseFuture);
@@ -61,12 +61,12 @@ impl Address {
 }
 
 /// Waits until it has been renewed for longer than three leases from now on.
-async fn outlasts_three_leases(held: &Held) {
+async fn outlasts_three_leases(name: &str, held: &Held) {
     let end = std::time::Instant::now() + ms(3 * WATCHDOG);
     let renewed = eventually("it is renewed", ms(6 * WATCHDOG), async || held.valid_until() > end);
     tokio::select! {
         () = renewed => {}
-        reason = held.lost() => panic!("{} was lost: {reason}", held.name()),
+        reason = held.lost() => panic!("{name} was lost: {reason}"),
     }
 }
 
@@ -82,22 +82,18 @@ async fn who_only_renews_follows_the_address(program: ServerProgram) {
         .chain([(Lock, 1)])
     {
         let client = address.client(Client::builder().watchdog(ms(WATCHDOG))).await;
-        held.push(Held::take(&client, kind, &format!("{}{replicas}", kind.name()), replicas).await);
+        let client = KindClient::new(client, kind);
+        let name = format!("{}{replicas}", kind.name());
+        let thing = Thing::new(&client, &name).await;
+        held.push((name, thing.take(replicas, PROMPT).await.expect("an answer").expect("free")));
         clients.push(client);
     }
     address.fail_over(address.new_master_port()).await;
-    join_all(held.iter().map(outlasts_three_leases)).await;
-    let other = address.client(Client::builder()).await;
-    let mut plain = address.set.replicas()[0].client().await;
-    for held in held {
-        let name = held.name().to_owned();
-        if matches!(held, Held::Permits(_)) {
-            assert_eq!(other.permit_semaphore(&name).available().await.expect("an answer"), 1);
-        } else {
-            let is_there: bool = plain.exists(&name).await.expect("an answer");
-            assert!(is_there, "{name} on the new master");
-        }
-        held.give_back().await.expect("held over the fail-over");
+    join_all(held.iter().map(|(name, held)| outlasts_three_leases(name, held))).await;
+    for ((name, held), client) in held.into_iter().zip(&clients) {
+        let other = KindClient::new(address.client(Client::builder()).await, client.kind());
+        assert!(!Thing::of(&other, &name).is_free().await, "{name} on the new master");
+        held.release().await.expect("held over the fail-over");
     }
 }
 
@@ -106,7 +102,7 @@ async fn waiters_go_on_with_the_new_master(program: ServerProgram) {
     let address = Address::start(program).await;
     let holder = address.client(Client::builder()).await;
     let pulse = address.client(Client::builder().watchdog(ms(WATCHDOG))).await;
-    let pulse = Held::take(&pulse, Kind::Lock, "pulse", 0).await;
+    let pulse = Held::Guard(pulse.lock("pulse").lock().await.expect("free"));
     let guards = [
         holder.fair_lock("fair").lock().await.expect("free"),
         holder.lock("lock").lock().await.expect("free"),
@@ -126,7 +122,7 @@ async fn waiters_go_on_with_the_new_master(program: ServerProgram) {
     }
     address.fail_over(1).await;
     // For longer than a waiter of a fair lock may be silent.
-    outlasts_three_leases(&pulse).await;
+    outlasts_three_leases("pulse", &pulse).await;
     let other = address.client(Client::builder()).await.fair_lock("fair");
     assert_eq!(other.inspect().await.expect("an answer").queue.len(), 3, "all have their places");
     for guard in guards {

@@ -1,6 +1,7 @@
 //! The fair lock: one queue over all clients.
 
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use tokio::task::JoinHandle;
 use turnlock::{Client, Guard, Lock};
@@ -30,7 +31,8 @@ async fn in_queue(lock: &Lock) -> usize {
 }
 
 async fn until_queued(lock: &Lock, count: usize) {
-    eventually("it is in the queue", ms(20_000), async || in_queue(lock).await == count).await;
+    let is_queued = async || lock.inspect().await.is_ok_and(|seen| seen.queue.len() == count);
+    eventually("it is in the queue", ms(20_000), is_queued).await;
 }
 
 /// A task that waits, once it stands in the queue behind `before` others.
@@ -80,13 +82,13 @@ async fn two_hundred_waiters_of_one_client_are_served_in_order(rig: Rig) {
 async fn who_leaves_the_queue_is_out_at_once_and_the_next_is_told(rig: Rig) {
     let name = rig.name();
     let (one, two) = (rig.client().await.lock(&name), rig.client().await.lock(&name));
-    for round in 0..12 {
+    for round in 0..4 {
         let holder = one.lock().await.expect("free");
         // The head gives up while the lock is held, or is cancelled when it has just become free.
         let head = two.clone();
         let head = tokio::spawn(async move {
             // Long enough for the second to come, on a busy machine too.
-            let wait = if round % 2 == 0 { ms(400) } else { NO_POLL };
+            let wait = if round % 2 == 0 { ms(2_500) } else { NO_POLL };
             head.try_lock_for(wait).await.expect("an answer").is_none()
         });
         until_queued(&one, 1).await;
@@ -100,7 +102,10 @@ async fn who_leaves_the_queue_is_out_at_once_and_the_next_is_told(rig: Rig) {
             holder.unlock().await.expect("held");
         }
         let guard = within(PROMPT, "the second is told", second).await.expect("no panic");
-        eventually("nobody is left", PROMPT, async || in_queue(&one).await == 0).await;
+        eventually("nobody is left", PROMPT, async || {
+            one.inspect().await.is_ok_and(|seen| seen.queue.is_empty())
+        })
+        .await;
         guard.unlock().await.expect("held");
     }
 }
@@ -135,13 +140,13 @@ async fn a_forced_unlock_and_an_expiry_go_to_the_head(rig: Rig) {
     let name = rig.name();
     let (one, two) = (rig.client().await.lock(&name), rig.client().await.lock(&name));
     for forced in [true, false] {
-        let lease = if forced { ms(20_000) } else { ms(1_500) };
+        let lease = if forced { ms(20_000) } else { ms(3_000) };
         let lost = one.lease(lease).lock().await.expect("free");
         let (first, second) = (waiter(&two, 0).await, waiter(&one, 1).await);
         if forced {
             assert!(two.force_unlock().await.expect("an answer"));
         }
-        let guard = within(ms(1_500) + PROMPT, "the head gets it", first).await.expect("no panic");
+        let guard = within(ms(3_000) + PROMPT, "the head gets it", first).await.expect("no panic");
         assert!(!second.is_finished());
         within(PROMPT, "the old holder knows", async {
             if forced {
@@ -215,12 +220,15 @@ async fn a_waiter_that_was_cut_off_queues_again(rig: Rig) {
     proxy.black_hole();
     // Longer than a waiter may be silent.
     tokio::time::sleep(ms(5_000)).await;
-    eventually("it has lost its place", PROMPT, async || in_queue(&lock).await == 1).await;
+    eventually("it has lost its place", PROMPT, async || {
+        lock.inspect().await.is_ok_and(|seen| seen.queue.len() == 1)
+    })
+    .await;
     let third = waiter(&lock, 1).await;
     proxy.pass();
     eventually("it stands at the end", PROMPT, async || {
-        let queue = lock.inspect().await.expect("an answer").queue;
-        queue.len() == 3 && queue.last().is_some_and(|last| last.is_of(id))
+        let queue = lock.inspect().await.map(|seen| seen.queue);
+        queue.is_ok_and(|queue| queue.len() == 3 && queue.last().is_some_and(|last| last.is_of(id)))
     })
     .await;
     holder.unlock().await.expect("held");
@@ -244,11 +252,12 @@ async fn waiting_costs_no_calls(rig: Rig) {
         rig.server().calls().await.since(&before).of("evalsha") == 0
     })
     .await;
-    let before = rig.server().calls().await;
+    let (start, before) = (Instant::now(), rig.server().calls().await);
     tokio::time::sleep(ms(2_000)).await;
     let spent = rig.server().calls().await.since(&before);
-    // One sign of life a second and client, for all of its waiters.
-    assert!((2..=6).contains(&spent.of("evalsha")), "{spent:?}");
+    // One sign of life a second and client, for all of its waiters; it may be late.
+    let most = 2 * (1 + start.elapsed().as_secs());
+    assert!((1..=most).contains(&spent.of("evalsha")), "{spent:?}");
     holder.unlock().await.expect("held");
     for task in tasks {
         let guard = within(PROMPT, "each gets its turn", task).await.expect("no panic");

@@ -146,8 +146,7 @@ async fn a_look_shows_the_last_token(rig: Rig) {
 async fn more_than_a_thousand_tokens_a_second_rise(rig: Rig) {
     let mut plain = rig.plain().await;
     let mut micros = async || -> u64 {
-        let (seconds, micros): (u64, u64) =
-            redis::cmd("TIME").query_async(&mut plain).await.expect("a time");
+        let (seconds, micros): (u64, u64) = redis::cmd("TIME").query_async(&mut plain).await.expect("a time");
         seconds * 1_000_000 + micros
     };
     let lock = rig.client().await.lock("fast");

@@ -133,7 +133,10 @@ async fn waiters_for_a_latch_survive_a_restart(mut rig: Rig) {
     assert!(latch.try_set_count(1).await.expect("an answer"));
     let waiting = latch.clone();
     let task = tokio::spawn(async move { waiting.wait().await.expect("it opens") });
-    eventually("it waits", ms(20_000), async || latch.inspect().await.unwrap().waiting_here == 1).await;
+    eventually("it waits", ms(20_000), async || {
+        latch.inspect().await.is_ok_and(|seen| seen.waiting_here == 1)
+    })
+    .await;
     rig.server_mut().restart().await;
     within(PROMPT, "what is not there is open", task).await.expect("no panic");
 }

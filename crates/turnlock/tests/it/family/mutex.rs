@@ -94,30 +94,28 @@ impl Mutex {
     }
 
     /// How many tasks of this client wait for it.
-    pub(crate) async fn waiting_here(&self) -> usize {
-        self.inspect().await.iter().map(|seen| seen.waiting_here).sum()
+    pub(crate) async fn waiting_here(&self) -> Result<usize, Error> {
+        Ok(self.inspect().await?.iter().map(|seen| seen.waiting_here).sum())
     }
 
     /// Whether nobody has it, and nobody waits for it on the store.
-    pub(crate) async fn is_free(&self) -> bool {
+    pub(crate) async fn is_free(&self) -> Result<bool, Error> {
         let is_free = |seen: &Inspection| {
             let all_are_back = seen.available.is_none_or(|available| available == 1);
             seen.holders.is_empty() && seen.queue.is_empty() && all_are_back
         };
-        self.inspect().await.iter().all(is_free)
+        Ok(self.inspect().await?.iter().all(is_free))
     }
 
-    async fn inspect(&self) -> Vec<Inspection> {
+    async fn inspect(&self) -> Result<Vec<Inspection>, Error> {
         let seen = match self {
             Self::Lock(lock) => lock.inspect().await,
             Self::Semaphore(semaphore) => semaphore.inspect().await,
             Self::Permits(semaphore) => semaphore.inspect().await,
-            Self::Multi(locks) => return locks.inspect().await.expect("an answer"),
-            Self::Red(locks) => {
-                return locks.inspect().await.into_iter().map(|seen| seen.expect("an answer")).collect();
-            }
+            Self::Multi(locks) => return locks.inspect().await,
+            Self::Red(locks) => return locks.inspect().await.into_iter().collect(),
         };
-        vec![seen.expect("an answer")]
+        Ok(vec![seen?])
     }
 }
 

@@ -70,7 +70,8 @@ async fn a_place_that_arrives_after_its_waiter_gave_up_stops_nobody(rig: Rig) {
         rig.server().calls().await.since(&before).of("rpush") >= 1
     })
     .await;
-    eventually("and undone", PROMPT, async || lock.inspect().await.unwrap().queue.is_empty()).await;
+    eventually("and undone", PROMPT, async || lock.inspect().await.is_ok_and(|seen| seen.queue.is_empty()))
+        .await;
     let next = waiter(&lock, 0).await;
     holder.unlock().await.expect("held");
     within(PROMPT, "nobody stands before it", next).await.expect("no panic").unlock().await.expect("held");

@@ -307,7 +307,10 @@ async fn waiters_for_permits_survive_a_restart(mut rig: Rig) {
     let held = slots.acquire(1).await.expect("free");
     let waiting = other.clone();
     let task = tokio::spawn(async move { waiting.acquire(1).await.expect("a turn") });
-    eventually("it waits", ms(20_000), async || other.inspect().await.unwrap().waiting_here == 1).await;
+    eventually("it waits", ms(20_000), async || {
+        other.inspect().await.is_ok_and(|seen| seen.waiting_here == 1)
+    })
+    .await;
     rig.server_mut().restart().await;
     if rig.kind == Kind::Permits {
         within(PROMPT, "a new connection confirms what is held", held.lost()).await;

@@ -6,7 +6,7 @@ use turnlock::Error;
 use turnlock::blocking::Interrupt;
 use turnlock_testkit::in_time;
 
-use crate::rig::{PROMPT, Rig, ms};
+use crate::rig::{PROMPT, Rig, joined, ms};
 use crate::{Case, cases};
 
 pub(super) const CASES: &[Case] = cases![
@@ -18,7 +18,7 @@ pub(super) const CASES: &[Case] = cases![
 
 /// Runs a body that blocks, on a thread where that is allowed.
 async fn on_a_thread(rig: Rig, body: impl FnOnce(&Rig) + Send + 'static) {
-    tokio::task::spawn_blocking(move || body(&rig)).await.expect("no panic");
+    joined(tokio::task::spawn_blocking(move || body(&rig))).await;
 }
 
 /// Looks again and again, until it is so.

@@ -1,5 +1,7 @@
 //! What every lock that excludes alone has in common with Java's of that kind: lock, fair, fenced, spin and write.
 
+use std::time::Duration;
+
 use futures_util::FutureExt;
 use turnlock::{Error, LostReason};
 use turnlock_testkit::within;
@@ -93,13 +95,14 @@ async fn our_reentries_are_our_own(visit: Visit) {
 }
 
 async fn the_end_of_a_lease_lets_the_other_in(visit: Visit) {
+    const LEASE: Duration = ms(3_000);
     let (java, client, name) = (visit.java("one"), visit.client().await, visit.name());
-    java.does(&name, "lock 400").await;
-    let guard = within(ms(1_400), "Java's lease ends", client.lock(&name).lease(ms(400)).lock()).await;
+    java.does(&name, "lock 3000").await;
+    let guard = within(LEASE + SOON, "Java's lease ends", client.lock(&name).lease(LEASE).lock()).await;
     let guard = guard.expect("a turn");
     // Nobody gives it back, and nobody tells.
     let turn = java.begins(&name, "lock 60000");
-    assert_eq!(within(ms(1_400), "our lease ends here", guard.lost()).await, LostReason::Expired);
+    assert_eq!(within(LEASE + SOON, "our lease ends here", guard.lost()).await, LostReason::Expired);
     soon(turn).await;
     assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
     java.does(&name, "unlock").await;
@@ -115,7 +118,7 @@ async fn java_takes_our_lock_by_force(visit: Visit) {
     let turn = tokio::spawn(async move { waiting.lock().await.expect("a turn") });
     visit.until_waiting(&name).await;
     java.says(&name, "forceUnlock", "true").await;
-    // With a lease of a second and a half, the next renewal is half a second away.
+    // With a lease of four seconds, the next renewal is a second and a third away.
     assert_eq!(within(SOON, "the holder hears of it", guard.lost()).await, LostReason::Taken);
     let next = within(SOON, "the next one gets it", turn).await.expect("no panic");
     assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));

@@ -127,7 +127,7 @@ async fn ours_that_gives_up_leaves_at_once(visit: Visit) {
     let (one, two) = (visit.java("one"), visit.java("two"));
     one.does(&name, "lock 60000").await;
     let waiting = lock.clone();
-    let ours = tokio::spawn(async move { waiting.try_lock_for(ms(1_500)).await });
+    let ours = tokio::spawn(async move { waiting.try_lock_for(ms(5_000)).await });
     until_queued(&lock, 1).await;
     let turn = two.begins(&name, "lock 60000");
     until_queued(&lock, 2).await;
@@ -142,7 +142,7 @@ async fn javas_that_gives_up_leaves_at_once(visit: Visit) {
     let (name, client) = (visit.name(), visit.client().await);
     let lock = client.lock(&name);
     let held = lock.lease(LONG).lock().await.expect("free");
-    let java = visit.java("one").begins(&name, "tryLock 1500 60000");
+    let java = visit.java("one").begins(&name, "tryLock 5000 60000");
     until_queued(&lock, 1).await;
     let turn = wait_for(&lock);
     until_queued(&lock, 2).await;

@@ -89,8 +89,8 @@ async fn one_that_java_threw_out_queues_again(visit: Visit) {
     let lock = client.lock(&name);
     let held = lock.lease(LONG).lock().await.expect("free");
     let javas = [visit.java("one"), visit.java("two"), visit.java("three")];
-    // Each of these lowers the deadlines behind it by five minutes when it gives up, and had added two seconds.
-    let asked = [0, 1].map(|who| javas[who].begins(&name, "tryLockAsync 2000 60000"));
+    // Each of these lowers the deadlines behind it by five minutes when it gives up, and had added five seconds.
+    let asked = [0, 1].map(|who| javas[who].begins(&name, "tryLockAsync 5000 60000"));
     until_queued(&lock, 2).await;
     let turn = wait_for(&lock);
     until_queued(&lock, 3).await;

@@ -12,7 +12,7 @@ use super::{Java, LIMIT};
 use crate::rig::{Kind, KindClient, NO_POLL};
 
 /// The watchdog of those who are in a hurry: their leases end several times within a case.
-pub(super) const HASTY: Duration = Duration::from_millis(1_500);
+pub(super) const HASTY: Duration = Duration::from_secs(4);
 
 /// Servers with Java beside them. Starting Java costs a second of a processor, so a house is kept for the next case; two
 /// cases never share one at a time. A single server belongs to its house, and has lost the data of the last case; several

@@ -79,7 +79,7 @@ async fn a_deleted_latch_is_open(visit: Visit) {
     let name = visit.name();
     let latch = visit.client().await.latch(&name);
     assert!(latch.try_set_count(1).await.expect("an answer"));
-    let theirs = java.begins(&name, "await 1500");
+    let theirs = java.begins(&name, "await 5000");
     visit.until_listening(&name, 1).await;
     assert!(latch.delete().await.expect("an answer"));
     assert_eq!(within(LIMIT, "its wait ends", theirs).await.as_deref(), Ok("true"));

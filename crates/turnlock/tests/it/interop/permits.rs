@@ -1,5 +1,7 @@
 //! Permits with ids and leases, of Java's and of ours.
 
+use std::time::Duration;
+
 use futures_util::FutureExt;
 use turnlock::{Error, LostReason, PermitSemaphore, Permits, Role};
 use turnlock_testkit::within;
@@ -136,15 +138,16 @@ async fn javas_release_wakes_us(visit: Visit) {
 }
 
 async fn a_permit_that_ran_out_is_free_for_the_other(visit: Visit) {
+    const LEASE: Duration = ms(3_000);
     let (name, java, slots) = scene(&visit).await;
     slots.try_set_permits(1).await.expect("an answer");
-    let javas = java.ask(&name, "acquire 400").await;
+    let javas = java.ask(&name, "acquire 3000").await;
     assert!(slots.try_acquire(1).await.expect("an answer").is_none());
-    let permit = within(ms(1_400), "Java's permit runs out", slots.lease(ms(400)).acquire(1)).await;
+    let permit = within(LEASE + SOON, "Java's permit runs out", slots.lease(LEASE).acquire(1)).await;
     let permit = permit.expect("a turn");
     java.says(&name, &format!("tryRelease {javas}"), "false").await;
     let turn = java.begins(&name, "acquire 60000");
-    assert_eq!(within(ms(1_400), "ours runs out", permit.lost()).await, LostReason::Expired);
+    assert_eq!(within(LEASE + SOON, "ours runs out", permit.lost()).await, LostReason::Expired);
     let id = soon(turn).await;
     assert!(matches!(permit.release().await, Err(Error::Lost { .. })));
     java.does(&name, &format!("release {id}")).await;

@@ -87,28 +87,29 @@ async fn take_turns(rig: &Rig, peer: &Peer) {
 }
 
 async fn respect_extensions(rig: &Rig, peer: &Peer) {
-    let client = rig.client_with(Client::builder().watchdog(ms(900)).poll(NO_POLL)).await;
+    let client = rig.client_with(Client::builder().watchdog(ms(3_000)).poll(NO_POLL)).await;
     let lock = client.lock("extended");
     // Extended before its end.
-    peer.does("extended", "acquire 700").await;
+    peer.does("extended", "acquire 5000").await;
     peer.does("extended", "extend 60000").await;
-    let over = lock.try_lock_for(ms(1_500)).await.expect("an answer");
+    let over = lock.try_lock_for(ms(6_000)).await.expect("an answer");
     assert!(over.is_none(), "it was extended");
     let ttl: u64 = rig.plain().await.pttl("extended").await.expect("an answer");
     assert!((50_000..=60_000).contains(&ttl), "{ttl}");
     peer.does("extended", "release").await;
     // Ours is renewed over several leases.
     let guard = lock.lock().await.expect("free");
-    let said = peer.call("extended", "acquire 60000 2500").await;
+    let said = peer.call("extended", "acquire 60000 7000").await;
     assert!((peer.refusal)(&said), "{said:?}");
     assert!(guard.is_valid());
     // What ends without being extended is free for the other, and told to its holder.
     guard.unlock().await.expect("held");
-    peer.does("extended", "acquire 300").await;
-    let guard = within(SOON, "its lease ends", lock.lease(ms(300)).lock()).await.expect("a turn");
+    let short = ms(3_000);
+    peer.does("extended", "acquire 3000").await;
+    let guard = within(short + SOON, "its lease ends", lock.lease(short).lock()).await.expect("a turn");
     assert!(peer.call("extended", "extend 60000").await.is_err());
     let turn = peer.thread.begin(&format!("lock extended {}", peer.wait));
-    assert_eq!(within(SOON, "ours ends", guard.lost()).await, LostReason::Expired);
+    assert_eq!(within(short + SOON, "ours ends", guard.lost()).await, LostReason::Expired);
     within(SOON, "the other one has it", turn).await.expect("a turn");
     peer.does("extended", "release").await;
 }

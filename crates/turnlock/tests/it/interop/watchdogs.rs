@@ -9,7 +9,7 @@ use super::house::HASTY;
 use super::java::soon;
 use super::{EXCLUSIVE, JavaCase, LIMIT, LONG, Visit};
 use crate::cases;
-use crate::rig::Kind;
+use crate::rig::{Kind, ms};
 
 pub(crate) const CASES: &[JavaCase] = cases![
     locks_of_every_kind_outlive_several_leases,
@@ -108,10 +108,11 @@ async fn javas_renewal_does_not_end_our_longer_lease(visit: Visit) {
     let mut hasty = Redisson::start_with(visit.version(), &visit.url(), HASTY, 0).await;
     let (reader, writer) = (visit.java_in(&hasty, "one").at("read"), visit.java("two").at("write"));
     let (client, name, plain) = (visit.hasty_client().await, visit.name(), visit.plain().await);
-    let guard = client.read_write_lock(&name).read().lease(LONG).lock().await.expect("free");
+    // Longer than all that follows takes.
+    let guard = client.read_write_lock(&name).read().lease(2 * LONG).lock().await.expect("free");
     reader.does(&name, "lock").await;
     // Java gives the lock what is left of its own lease, and 3.50.0 our hold, too. Each time, we say ours again.
-    let is_shortened = async || plain.clone().pttl::<_, u64>(&name).await.expect("an answer") <= 1_500;
+    let is_shortened = async || ms(plain.clone().pttl(&name).await.expect("an answer")) <= HASTY;
     for _ in 0..3 {
         eventually("Java shortens it", LIMIT, is_shortened).await;
         eventually("we do not leave it at that", LIMIT, async || !is_shortened().await).await;

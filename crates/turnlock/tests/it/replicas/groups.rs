@@ -9,7 +9,7 @@ use turnlock::{Client, Error, Guard};
 use turnlock_testkit::{FaultProxy, RedisServer, eventually, within};
 
 use super::{Rig, in_touch, info, ms, replica_by, replicas, shortfall};
-use crate::rig::NO_POLL;
+use crate::rig::{NO_POLL, PROMPT};
 use crate::{Case, cases};
 
 pub(crate) const CASES: &[Case] = cases![
@@ -137,13 +137,14 @@ async fn who_is_gone_before_its_turn_is_not_sent(rig: Rig) {
 
 async fn who_is_refused_does_not_wait(rig: Rig) {
     let replicas = replicas(&rig, 1).await;
-    let builder = Client::builder().watchdog(ms(12_000)).response_timeout(ms(3_000)).poll(NO_POLL);
+    // Who waits for the replica waits for longer than it may take here.
+    let builder = Client::builder().watchdog(ms(30_000)).response_timeout(ms(9_000)).poll(NO_POLL);
     let (client, other) = (rig.client_with(builder).await, rig.client().await);
     let lock = client.lock("a").acknowledged_by(1);
     lock.lock().await.expect("free").unlock().await.expect("held");
     let _held = other.lock("a").lock().await.expect("free");
     replicas[0].pause();
-    let refused = within(ms(2_500), "a refusal needs no replica", lock.try_lock()).await;
+    let refused = within(PROMPT, "a refusal needs no replica", lock.try_lock()).await;
     assert!(refused.expect("an answer").is_none());
     replicas[0].resume();
 }

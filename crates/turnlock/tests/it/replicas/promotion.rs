@@ -139,9 +139,9 @@ async fn an_acknowledged_hold_is_on_every_replica(mut rig: Rig) {
     assert!(began.elapsed() >= ms(150), "it was waited for: {:?}", began.elapsed());
     let inner = guards[0].reenter().await.expect("held");
     let hasty = client.lock("hasty").lock().await.expect("free");
-    rig.server_mut().stop().await;
-    // What was on its way is not delivered any more.
+    // What is on its way is not delivered any more.
     proxy.black_hole();
+    rig.server_mut().stop().await;
     for replica in &replicas {
         replica.ask::<()>(&["REPLICAOF", "NO", "ONE"]).await.expect("promoted");
         let mut plain = replica.client().await;
