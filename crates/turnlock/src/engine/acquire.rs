@@ -111,7 +111,7 @@ pub(crate) async fn acquire(engine: &Arc<Engine>, ask: Ask) -> Result<Option<Gua
         if let Some(reason) = ask.under.as_ref().and_then(|write| write.lost()) {
             return Err(Error::Lost { name: ask.name.to_string(), reason });
         }
-        if last_look.is_some() && is_refused_to_all(&ask, &look, began) {
+        if last_look.is_some() && is_refused_to_all(&ask, &look, began, limit) {
             return give_up(attempt, None).await;
         }
         if !look.may_ask {
@@ -195,10 +195,12 @@ fn is_refused_lately(attempt: &Attempt, asked: Option<Moment>) -> bool {
 
 /// Whether the store has refused another request of the same queue since `began` that would have been granted if this one
 /// would. One in front that has waited asks itself.
-fn is_refused_to_all(ask: &Ask, look: &Look, began: Moment) -> bool {
+fn is_refused_to_all(ask: &Ask, look: &Look, began: Moment, limit: Duration) -> bool {
     ask.under.is_none()
         && (ask.patience == Patience::None || !look.may_ask)
-        && look.refusal.is_some_and(|refusal| refusal.is_for(began, ask.name.kind(), ask.permits))
+        && look.refusal.is_some_and(|refusal| {
+            refusal.is_for(began, ask.name.kind(), ask.permits) && refusal.is_of_late(recent(limit))
+        })
 }
 
 /// Whether requests have failed for too long to send another one. Those of the waiters that were in front before count, as far
@@ -279,7 +281,9 @@ async fn behind(attempt: &Attempt, ask: &Ask, overdue: Moment) -> Behind {
             let _ = tokio::time::timeout(overdue.since(now), bell.has_asked()).await;
             return Behind::LookAgain;
         }
-        Ahead::NotAsked => return Behind::GiveUp(attempt.engine.shared.inspect(&ask.name).await.err()),
+        Ahead::NotAsked => {
+            return Behind::GiveUp(answers(&attempt.engine.shared, ask, attempt.limit).await.err());
+        }
         Ahead::Failing(outage) => Some(outage),
         Ahead::Asking(_, outage) => outage,
     };
@@ -292,6 +296,13 @@ async fn behind(attempt: &Attempt, ask: &Ask, overdue: Moment) -> Behind {
     }
 }
 
+/// Sees whether the store answers, by a request that changes nothing.
+async fn answers(shared: &Shared, ask: &Ask, limit: Duration) -> Result<(), Error> {
+    // The connection may have to be made first, which has the same limit.
+    let outcome = tokio::time::timeout(limit * 2, shared.inspect(&ask.name)).await;
+    outcome.unwrap_or_else(|_| Err(no_answer(&ask.name, limit * 2))).map(drop)
+}
+
 /// For one that will not wait for the turn of another task of the same owner. Gives back the turn when that task is done with
 /// its request; `None` when it waits for a lock that is held.
 pub(crate) async fn behind_own_task<'a>(
@@ -302,24 +313,25 @@ pub(crate) async fn behind_own_task<'a>(
     let limit = shared.settings.patience(ask.term.lease())?;
     let overdue = clock::now() + limit;
     loop {
-        let asking = match shared.rooms.ahead(&ask.name, recent(limit)) {
+        let ahead = match shared.rooms.ahead(&ask.name, recent(limit)) {
             Some(Ahead::Waiting) => return Ok(None),
-            Some(Ahead::NotAsked) => return shared.inspect(&ask.name).await.map(|_| None),
+            Some(Ahead::NotAsked) => return answers(shared, ask, limit).await.map(|()| None),
             Some(Ahead::Failing(outage) | Ahead::Asking(_, Some(outage))) if outage.has_lasted(limit) => {
                 return Err(outage.failure.into_error(|| format!("lock {:?}", ask.name.as_str())));
             }
-            Some(Ahead::Asking(bell, _)) => Some(bell),
-            // It asks again soon; or goes deeper into a hold that stands, or is about to end.
-            Some(Ahead::Failing(_)) | None => None,
+            ahead => ahead,
         };
-        let has_asked = async {
-            match asking {
-                Some(bell) => bell.has_asked().await,
+        let goes_on = async {
+            match &ahead {
+                Some(Ahead::Asking(bell, _)) => bell.has_asked().await,
+                // It asks again soon.
+                Some(_) => tokio::time::sleep(RETRY_SOON).await,
+                // It goes deeper into a hold that stands, or is about to end.
                 None => pending().await,
             }
         };
         let rest = overdue.since(clock::now());
-        match tokio::time::timeout(rest, select(pin!(turn.lock()), pin!(has_asked))).await {
+        match tokio::time::timeout(rest, select(pin!(turn.lock()), pin!(goes_on))).await {
             Ok(Either::Left((turn, _))) => return Ok(Some(turn)),
             Ok(Either::Right(_)) => {}
             Err(_) => {
@@ -339,6 +351,9 @@ async fn give_up(mut attempt: Attempt, error: Option<Error>) -> Result<Option<Gu
     attempt.leave().await;
     error.map_or(Ok(None), Err)
 }
+
+/// About how long one pauses whose request has failed.
+const RETRY_SOON: Duration = Duration::from_millis(10);
 
 /// The pauses of one who waits where nothing is told.
 const SHORTEST_SPIN: Duration = Duration::from_millis(2);
@@ -369,9 +384,9 @@ async fn send(shared: &Shared, attempt: Attempt, ask: &Ask) -> Result<(Attempt, 
             .await
             .map_err(|_| too_late(&ask.name, format!("no answer within the wait, nor within {limit:?}"))),
         // The connection may have to be made first, which has the same limit.
-        Patience::None => tokio::time::timeout(limit * 2, errand)
-            .await
-            .map_err(|_| too_late(&ask.name, format!("no answer within {:?}", limit * 2))),
+        Patience::None => {
+            tokio::time::timeout(limit * 2, errand).await.map_err(|_| no_answer(&ask.name, limit * 2))
+        }
         Patience::Endless => Ok(errand.await),
     }
 }
@@ -399,6 +414,10 @@ pub(super) const LONGEST_NAP: Duration = Duration::from_secs(1);
 async fn ring_or(seat: &Seat, moment: Moment) {
     let rest = moment.since(clock::now()).min(LONGEST_NAP);
     let _ = tokio::time::timeout(rest, seat.bell.rings()).await;
+}
+
+fn no_answer(name: &LockName, limit: Duration) -> Error {
+    too_late(name, format!("no answer within {limit:?}"))
 }
 
 fn too_late(name: &LockName, text: String) -> Error {

@@ -84,6 +84,8 @@ pub(crate) struct HoldState {
     fixed: Vec<(Lease, Moment)>,
     /// A request that may make its lease shorter.
     shortening: Option<Shortening>,
+    /// The last one has failed: renewals find out whether the lease is still too long.
+    pub(super) is_to_be_shortened: bool,
     /// When the watchdog looks at it next.
     pub(crate) appointment: Option<Appointment>,
     /// Renewals that are under way.
@@ -98,9 +100,9 @@ pub(crate) struct HoldState {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shortening {
     lease: Lease,
-    /// It got no answer, or was refused. Without an answer it may take effect at any time, and unlike other steps, one that
-    /// arrives late does harm: it takes time from a guard that came after it. So this stays true as long as the hold lasts.
-    has_failed: bool,
+    /// It got no answer, so it may take effect at any time. Unlike other steps, one that arrives late does harm: it takes time
+    /// from a guard that came after it. So this stays true as long as the hold lasts.
+    is_in_doubt: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -270,10 +272,10 @@ impl Hold {
         if state.renewals > 0 {
             return false;
         }
-        let earlier = state.shortening.filter(|earlier| earlier.has_failed);
+        let earlier = state.shortening.filter(|earlier| earlier.is_in_doubt);
         state.shortening = Some(Shortening {
             lease: earlier.map_or(lease, |earlier| lease.min(earlier.lease)),
-            has_failed: earlier.is_some(),
+            is_in_doubt: earlier.is_some(),
         });
         self.believed_until.fetch_min(lease.local_end(now).as_micros(), Ordering::AcqRel);
         drop(state);
@@ -282,12 +284,12 @@ impl Hold {
         true
     }
 
-    /// The request was done, or has failed.
-    pub(super) fn end_shortening(&self, has_failed: bool) {
+    /// The request was answered, or is in doubt.
+    pub(super) fn end_shortening(&self, is_in_doubt: bool) {
         let mut state = self.state();
         state.shortening = state.shortening.and_then(|shortening| {
-            let has_failed = has_failed || shortening.has_failed;
-            has_failed.then_some(Shortening { has_failed, ..shortening })
+            let is_in_doubt = is_in_doubt || shortening.is_in_doubt;
+            is_in_doubt.then_some(Shortening { is_in_doubt, ..shortening })
         });
     }
 
@@ -363,6 +365,7 @@ impl HoldState {
             renewal: None,
             fixed: Vec::new(),
             shortening: None,
+            is_to_be_shortened: false,
             appointment: None,
             renewals: 0,
             doubt: None,

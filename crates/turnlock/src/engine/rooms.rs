@@ -55,6 +55,11 @@ impl Refusal {
     pub(super) fn is_for(&self, began: Moment, kind: Kind, permits: u32) -> bool {
         self.sent >= began && self.kind == kind && self.permits <= permits
     }
+
+    /// Whether the request was sent no longer than that ago. An older refusal says nothing of a store that has fallen silent.
+    pub(super) fn is_of_late(&self, recent: Duration) -> bool {
+        clock::now() < self.sent + recent
+    }
 }
 
 /// Failures in a row of the requests for one lock.
@@ -69,9 +74,9 @@ pub(super) struct Outage {
 
 /// What a waiter that is not in front knows of those in front.
 pub(super) enum Ahead {
-    /// They wait for a lock that is held: the store has refused a request of theirs, and answered all since then.
+    /// They wait for a lock that is held: the store has refused a request of theirs a moment ago.
     Waiting,
-    /// None of them has asked since the store last failed, or since a hold of this process ended.
+    /// None of them has an answer that speaks of the store as it is now, and none asks.
     NotAsked,
     /// The last request of one of them failed.
     Failing(Outage),
@@ -337,8 +342,8 @@ impl Rooms {
         (held, rooms.values().filter(|room| room.holds.is_empty()).count())
     }
 
-    /// What those in front of a queue are doing, if there is one; of a fair lock, what one of its waiters is doing. A failure that
-    /// is older than `recent` does not count.
+    /// What those in front of a queue are doing, if there is one; of a fair lock, what one of its waiters is doing. Answers and
+    /// failures that are older than `recent` do not count.
     pub(super) fn ahead(&self, name: &LockName, recent: Duration) -> Option<Ahead> {
         let rooms = self.lock();
         let room = if name.kind() == Kind::Fair && !name.is_for_one_waiter() {
@@ -353,7 +358,7 @@ impl Rooms {
         Some(match (asking, outage) {
             (Some(bell), outage) => Ahead::Asking(Arc::clone(bell), outage),
             (None, Some(outage)) => Ahead::Failing(outage),
-            (None, None) if room.refusal.is_some() => Ahead::Waiting,
+            (None, None) if room.refusal.is_some_and(|refusal| refusal.is_of_late(recent)) => Ahead::Waiting,
             (None, None) => Ahead::NotAsked,
         })
     }

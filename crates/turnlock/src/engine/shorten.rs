@@ -44,23 +44,24 @@ impl Shared {
         };
         let limit = self.settings.patience(need).unwrap_or_else(|_| self.settings.usual_patience());
         let care = Care::of_engine(limit, hold.replicas_wanted());
-        let has_failed = match self.backend.set_lease(hold.claim(1), need, care).await {
+        let (has_failed, is_in_doubt) = match self.backend.set_lease(hold.claim(1), need, care).await {
             Ok(Answer { value: Renewed::NotHeld, .. }) => {
                 self.lose(hold, self.reason_of_absence(hold));
-                false
+                (false, false)
             }
             Ok(_) => {
                 tracing::debug!(name = %hold.name, owner = %hold.owner, lease = ?need, "lease shortened");
-                false
+                (false, false)
             }
             Err(failure) => {
                 tracing::warn!(name = %hold.name, %failure, "a lease that is longer than needed was not shortened");
                 let mut state = hold.state();
                 state.doubt = failure.adds_doubt_to(state.doubt, need.as_duration());
-                true
+                (true, failure.in_doubt.is_some())
             }
         };
-        hold.end_shortening(has_failed);
+        hold.state().is_to_be_shortened = has_failed;
+        hold.end_shortening(is_in_doubt);
         self.watchdog.watch(hold);
     }
 }

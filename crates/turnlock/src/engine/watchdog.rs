@@ -197,8 +197,10 @@ fn line(shared: &Shared, hold: &Hold, now: Moment) -> Renewal {
     let need = {
         let state = hold.state();
         let is_renewed = renews && state.renewal.is_some();
-        let is_said =
-            is_renewed || state.shortened_to().is_some() || hold.name.kind().is_shortened_by_others();
+        let is_said = is_renewed
+            || state.shortened_to().is_some()
+            || state.is_to_be_shortened
+            || hold.name.kind().is_shortened_by_others();
         state.need(now, renews).filter(|_| is_said)
     };
     let lease = need.or_else(rest);

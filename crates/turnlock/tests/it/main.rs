@@ -168,8 +168,9 @@ fn fault_trials() -> Vec<Trial> {
             trials.push(trial(Store::Redis, kind, case, missing.clone()));
         }
     }
-    let of_kinds: [(&[Kind], &[Case]); 4] = [
+    let of_kinds: [(&[Kind], &[Case]); 5] = [
         (&[Lock, Fair, Fenced, Spin, Read, Write, Plain], outage::KIND_CASES),
+        (&[Lock, Fair, Fenced, Spin, Read, Write, Plain], outage::SERVER_KIND_CASES),
         (&[Lock, Fair, Fenced, Read, Write, Plain], late_delivery::CASES),
         (&[Lock, Fair, Fenced, Read, Write, Plain, Permits], paused::CASES),
         (&[Lock, Fair, Fenced, Spin, Plain, Read, Write], long_ttl::KIND_CASES),

@@ -21,6 +21,9 @@ pub(crate) const KIND_CASES: &[Case] = cases![
     a_store_that_hangs_during_a_wait_is_never_a_held_lock,
 ];
 
+/// The same for a store that does not even answer what only reads.
+pub(crate) const SERVER_KIND_CASES: &[Case] = cases![a_store_that_hangs_is_not_hidden_by_one_that_waits];
+
 /// For a store behind a network.
 pub(crate) const NETWORK_CASES: &[Case] = cases![
     a_connection_that_hangs_is_reported_in_time,
@@ -144,6 +147,25 @@ async fn a_store_that_hangs_during_a_wait_is_never_a_held_lock(rig: Rig) {
     until_waiting(&lock, 1).await;
     let frozen = Frozen::new(&rig);
     is_unavailable(&waiting.await.expect("no panic"));
+    drop(frozen);
+}
+
+/// The one ahead was refused, and does not ask again for long. What it heard says nothing of a store that hangs since then.
+async fn a_store_that_hangs_is_not_hidden_by_one_that_waits(rig: Rig) {
+    let _guard = rig.client().await.rival().lock("x").lock().await.expect("free");
+    let client = rig.client_with(builder().retry_for(ms(60_000))).await;
+    let me = client.owner();
+    let (mine, other) = (client.lock("x").owned_by(&me), client.lock("x"));
+    let waits = mine.clone();
+    let ahead = tokio::spawn(async move { waits.lock().await });
+    until_waiting(&mine, 1).await;
+    let frozen = Frozen::new(&rig);
+    for (who, lock) in [("another task of the same owner", mine), ("another owner", other)] {
+        let hears = async || matches!(lock.try_lock().await, Err(Error::Unavailable { .. }));
+        eventually(who, ms(10_000), hears).await;
+        is_unavailable(&lock.try_lock_for(ms(50)).await);
+    }
+    ahead.abort();
     drop(frozen);
 }
 

@@ -50,7 +50,13 @@ impl Lane {
     pub(super) fn new(link: Link, replicas: u32) -> Self {
         let link = Arc::new(link);
         let (inbox, outbox) = mpsc::unbounded_channel();
-        link.common.runtime.spawn(drive(Arc::clone(&link), replicas, outbox));
+        let driven = Arc::clone(&link);
+        link.common.runtime.spawn(async move {
+            tokio::select! {
+                () = drive(Arc::clone(&driven), replicas, outbox) => {}
+                () = driven.watch_role() => {}
+            }
+        });
         Self { link, inbox }
     }
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use futures_util::future::{BoxFuture, Shared, join_all};
+use futures_util::future::{BoxFuture, Shared, join_all, pending};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, Pipeline, RedisError, RedisResult, Value};
 use tokio::sync::Notify;
@@ -300,6 +300,10 @@ impl Link {
     /// Leaves the server when it has become a replica. Replicas answer requests that only read, so a client that only waits, or
     /// only looks at fixed leases, hears of that in no other way. Asks every [`ROLE_PERIOD`], without end.
     pub(super) async fn watch_role(self: &Arc<Self>) {
+        if self.common.dialect.is_in_cluster() {
+            // There a node that has become a replica names the new master in every answer.
+            return pending().await;
+        }
         loop {
             tokio::time::sleep(ROLE_PERIOD).await;
             // One that is hung up is made anew by whoever needs it, unless others must hear that it led to a replica.

@@ -51,12 +51,11 @@ impl Subscriber {
     ) -> Self {
         let (wishes, inbox) = mpsc::unbounded_channel();
         let listener = Listener::new(Arc::clone(common), place.clone(), Arc::clone(link), orphanage, inbox);
-        let (in_cluster, link) = (common.dialect.is_in_cluster(), Arc::clone(link));
+        let link = Arc::clone(link);
         common.runtime.spawn(async move {
             tokio::select! {
                 () = listener.run(inlet) => {}
-                // A node of a cluster that has become a replica names the new master in every answer.
-                () = link.watch_role(), if !in_cluster => {}
+                () = link.watch_role() => {}
             }
         });
         Self { wishes, patience: common.access.connect_limit }

@@ -23,7 +23,7 @@ pub(super) const CASES: [ProgramCase; 3] = [
 
 const WATCHDOG: u64 = 3_000;
 
-/// A master with a replica, and the address of whichever is the master.
+/// A master with two replicas, and the address of whichever is the master.
 struct Address {
     set: ReplicaSet,
     proxy: FaultProxy,
@@ -31,7 +31,7 @@ struct Address {
 
 impl Address {
     async fn start(program: ServerProgram) -> Self {
-        let set = ReplicaSet::start_of(program, 1).await;
+        let set = ReplicaSet::start_of(program, 2).await;
         let proxy = FaultProxy::start(set.master().port()).await;
         Self { set, proxy }
     }
@@ -40,18 +40,21 @@ impl Address {
         builder.poll(NO_POLL).connect(&self.proxy.url()).await.expect("a master")
     }
 
-    /// Makes the replica the master, once it has all that was written so far; the old master is a replica at that port.
+    /// Makes one replica the master, once both have all that was written so far. The other one follows it; the old master
+    /// follows whoever is at that port.
     async fn fail_over(&self, old_follows: u16) {
         let old = self.set.master();
         // A write of this very connection, which WAIT speaks of.
         let mut plain = old.client().await;
         let _: () = plain.set("before the fail-over", 1).await.expect("written");
         let reached: usize =
-            redis::cmd("WAIT").arg(1).arg(10_000).query_async(&mut plain).await.expect("an answer");
-        assert_eq!(reached, 1, "the replica has everything");
+            redis::cmd("WAIT").arg(2).arg(10_000).query_async(&mut plain).await.expect("an answer");
+        assert_eq!(reached, 2, "the replicas have everything");
         self.set.promote(0).await;
-        let _: () =
-            old.ask(&["REPLICAOF", "127.0.0.1", &old_follows.to_string()]).await.expect("made a replica");
+        for (server, follows) in [(&self.set.replicas()[1], self.new_master_port()), (old, old_follows)] {
+            let words = ["REPLICAOF", "127.0.0.1", &follows.to_string()];
+            let _: () = server.ask(&words).await.expect("made a replica");
+        }
         self.proxy.lead_to(self.new_master_port());
     }
 
@@ -109,12 +112,14 @@ async fn waiters_go_on_with_the_new_master(program: ServerProgram) {
     ];
     // Who waits for the lock writes nothing: its requests are refused. It has a client of its own.
     let (fair, waiter) = (address.client(Client::builder()).await, address.client(Client::builder()).await);
+    let acknowledged = address.client(Client::builder()).await;
     let mut tasks = Vec::new();
     for (lock, before) in [
         (fair.fair_lock("fair"), 0),
         (fair.fair_lock("fair"), 1),
         (fair.fair_lock("fair"), 2),
         (waiter.lock("lock"), 0),
+        (acknowledged.lock("lock").acknowledged_by(1), 0),
     ] {
         let waits = lock.clone();
         tasks.push(tokio::spawn(async move { waits.lock().await.expect("a turn").unlock().await }));
