@@ -112,7 +112,7 @@ impl Lock {
     /// Takes the lock if it is free, and does not wait for it.
     ///
     /// `None` when the store replies that the lock is held, when a valid hold of this client stands in the way, or when another
-    /// waiter of this client is ahead and no request of it is failing or under way.
+    /// waiter of this client is ahead and the store replies.
     ///
     /// # Errors
     ///
