@@ -3,10 +3,10 @@
 use futures_util::FutureExt;
 use redis::AsyncCommands;
 use turnlock::{Error, LostReason, ReadWriteLock, Role};
-use turnlock_testkit::within;
+use turnlock_testkit::{eventually, within};
 
 use super::java::soon;
-use super::{JavaCase, LONG, SOON, Visit};
+use super::{JavaCase, LIMIT, LONG, SOON, Visit};
 use crate::cases;
 use crate::rig::{keys_of_locks, ms};
 
@@ -91,8 +91,17 @@ async fn our_writer_keeps_readers_out_and_its_end_wakes_all(visit: Visit) {
     let guard = lock.write().lease(LONG).lock().await.expect("free");
     let readers = ["one", "two", "three"].map(|thread| visit.java(thread).at("read"));
     readers[0].says(&name, "tryLock", "false").await;
+    let before = visit.server().calls().await;
     let turns = readers.each_ref().map(|reader| reader.begins(&name, "lock 60000"));
+    // Each asks once, subscribes, and asks again. A message wakes only those of Java's threads that wait already.
+    let have_asked = async || {
+        let calls = visit.server().calls().await.since(&before);
+        calls.of("eval") + calls.of("evalsha") >= 2 * 3
+    };
+    eventually("all have been refused", LIMIT, have_asked).await;
     visit.until_listening(&name, 1).await;
+    // Nothing tells when they have gone from the last refusal to their wait.
+    tokio::time::sleep(ms(500)).await;
     guard.unlock().await.expect("held");
     for turn in turns {
         soon(turn).await;
