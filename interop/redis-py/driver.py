@@ -1,4 +1,4 @@
-"""Drives redis-py's lock by lines on stdin; the lines are described in interop/README.md."""
+"""Driver for redis-py's lock. Reads requests from stdin; see interop/README.md for the protocol."""
 
 import queue
 import sys
@@ -11,7 +11,7 @@ FOREVER = -1
 
 
 class Worker:
-    """A thread that does one request after the other; redis-py keeps a lock's token by thread."""
+    """A thread that runs its requests in order; redis-py stores the token of a lock per thread."""
 
     def __init__(self, client):
         self.client = client
@@ -37,33 +37,33 @@ class Worker:
         if method == "release":
             return lock.release() or "-"
         if method == "extend":
-            return word(lock.extend(numbers[0] / 1000, replace_ttl=True))
+            return lowercase(lock.extend(numbers[0] / 1000, replace_ttl=True))
         if method in ("reacquire", "locked", "owned"):
-            return word(getattr(lock, method)())
+            return lowercase(getattr(lock, method)())
         raise ValueError(f"a lock has no {method}")
 
     def acquire(self, name, lease=FOREVER, wait=FOREVER):
-        """Waits at most `wait` milliseconds, or as long as it takes; a `wait` of 0 tries once."""
+        """Waits at most `wait` milliseconds, or without limit if it is -1; a `wait` of 0 tries once."""
         lock = self.lock(name, lease)
         limit = None if wait in (0, FOREVER) else wait / 1000
         acquired = lock.acquire(blocking=wait != 0, blocking_timeout=limit)
         if acquired:
             self.locks[name] = lock
-        return word(acquired)
+        return lowercase(acquired)
 
     def lock(self, name, lease):
         return Lock(self.client, name, timeout=None if lease == FOREVER else lease / 1000, sleep=0.02)
 
 
-def word(answer):
-    return str(answer).lower()
+def lowercase(result):
+    return str(result).lower()
 
 
-writing = threading.Lock()
+stdout_lock = threading.Lock()
 
 
 def reply(line):
-    with writing:
+    with stdout_lock:
         print(line, flush=True)
 
 

@@ -1,4 +1,4 @@
-// Drives node-redlock by lines on stdin; the lines are described in interop/README.md.
+// Driver for node-redlock. Reads requests from stdin; see interop/README.md for the protocol.
 "use strict";
 
 const readline = require("node:readline");
@@ -10,12 +10,12 @@ const RETRY_MS = 20;
 
 const redis = new Redis(process.argv[2]);
 const redlock = new Redlock([redis], { retryDelay: RETRY_MS, retryJitter: 0 });
-// Each refused try is also an event; what came of the whole is told by the promise.
+// Each refused attempt also emits an event. The promise has the result of the whole call.
 redlock.on("error", () => {});
 
-const say = (line) => process.stdout.write(`${line}\n`);
+const writeLine = (line) => process.stdout.write(`${line}\n`);
 
-// What each named thread holds, and the end of its last request: one request after the other.
+// The workers by thread name. Each runs its requests in order.
 const threads = new Map();
 
 class Worker {
@@ -25,8 +25,8 @@ class Worker {
   run(id, words) {
     this.last = this.last
       .then(() => this.call(...words))
-      .then((value) => say(`${id} ok ${value}`))
-      .catch((error) => say(`${id} error ${error.constructor.name} ${error.message.replace(/\s+/g, " ")}`));
+      .then((value) => writeLine(`${id} ok ${value}`))
+      .catch((error) => writeLine(`${id} error ${error.constructor.name} ${error.message.replace(/\s+/g, " ")}`));
   }
 
   async call(kind, name, method, ...words) {
@@ -47,7 +47,7 @@ class Worker {
     }
   }
 
-  // Tries for about `wait` milliseconds, or as long as it takes; gives the value that the key then has.
+  // Tries for about `wait` milliseconds, or without limit if it is -1. Returns the value of the key.
   async acquire(name, lease, wait = FOREVER) {
     const retryCount = wait === FOREVER ? -1 : Math.ceil(wait / RETRY_MS);
     const lock = await redlock.acquire(name.split(","), lease, { retryCount });
@@ -64,11 +64,11 @@ class Worker {
 
 async function main() {
   await redis.ping();
-  say("ready");
+  writeLine("ready");
   for await (const line of readline.createInterface({ input: process.stdin })) {
     const [id, thread, ...words] = line.split(" ");
     if (words[0] === "quit") {
-      say(`${id} ok -`);
+      writeLine(`${id} ok -`);
       break;
     }
     if (!threads.has(thread)) threads.set(thread, new Worker());

@@ -1,46 +1,46 @@
-//! What a participant of the benchmark does, for those written in Rust.
+//! The protocol between the driver and the participants of the benchmark, for participants in Rust.
 //!
-//! A participant is a program that connects to a server, says `ready`, does one [`Work`] and prints one [`Report`]. Who
-//! implements [`Participant`] has all works by calling [`perform`] from an asynchronous `main`. The contract in words, for
-//! other languages, stands in the benchmark's README.
+//! A participant is a program that connects to a server, prints `ready`, runs one [`Workload`] and prints one [`Report`]. It
+//! implements [`Participant`] and calls [`run`] from an asynchronous `main`. The benchmark's README describes the protocol for
+//! other languages.
 
 mod clock;
-mod order;
+mod driver_io;
 mod participant;
 mod report;
-mod stage;
+mod settings;
 mod tally;
-mod work;
-mod works;
+mod workload;
+mod workloads;
 
 use std::process::ExitCode;
 
-pub use order::Order;
 pub use participant::{Participant, Refusal};
-pub use report::{Refused, Report};
-pub use work::Work;
+pub use report::{Report, Unsupported};
+pub use settings::Settings;
+pub use workload::Workload;
 
-/// Does what the command line asks for.
-pub async fn perform<P: Participant>() -> ExitCode {
-    let order = match Order::from_words(std::env::args().skip(1)) {
-        Ok(order) => order,
-        Err(trouble) => return failed(&trouble),
+/// Runs the workload that the command line names.
+pub async fn run<P: Participant>() -> ExitCode {
+    let settings = match Settings::from_args(std::env::args().skip(1)) {
+        Ok(settings) => settings,
+        Err(error) => return failed(&error),
     };
-    match P::connect(&order).await {
-        Ok(participant) => match works::perform(participant, &order).await {
-            // Nothing is cleaned up: what is still held stays held, as the contract wants it.
+    match P::connect(&settings).await {
+        Ok(participant) => match workloads::run(participant, &settings).await {
+            // Without cleaning up: locks that are held remain held, as the protocol requires.
             Ok(()) => std::process::exit(0),
-            Err(trouble) => failed(&trouble),
+            Err(error) => failed(&error),
         },
-        Err(Refusal::Cannot(why)) => {
-            stage::refuse(why);
+        Err(Refusal::Unsupported(why)) => {
+            driver_io::send_unsupported(why);
             ExitCode::SUCCESS
         }
-        Err(Refusal::Failed(trouble)) => failed(&trouble),
+        Err(Refusal::Failed(error)) => failed(&error),
     }
 }
 
-fn failed(trouble: &str) -> ExitCode {
-    eprintln!("{trouble}");
+fn failed(error: &str) -> ExitCode {
+    eprintln!("{error}");
     ExitCode::FAILURE
 }

@@ -1,35 +1,35 @@
 use serde::{Deserialize, Serialize};
 
-/// What a participant says at the end, as one line of JSON.
+/// The report of a participant, printed as one line of JSON.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Report {
-    /// Grants in all.
+    /// The number of grants.
     pub turns: u64,
-    /// How long the work took.
+    /// The duration of the workload.
     pub seconds: f64,
-    /// Calls of the library that failed.
+    /// The number of failed calls of the library.
     #[serde(default)]
     pub errors: u64,
-    /// The first of them.
+    /// The first error.
     #[serde(default)]
     pub first_error: String,
-    /// Tasks that still waited when the participant gave up.
+    /// The number of tasks that still waited when the participant gave up.
     #[serde(default)]
     pub gave_up: u64,
-    /// Turns of each task.
+    /// The number of grants of each task.
     #[serde(default)]
     pub per_task: Vec<u64>,
-    /// The times that the work asks for.
+    /// The times that the workload measures.
     #[serde(default)]
     pub nanos: Vec<u64>,
-    /// Commands that the library sends by themselves, and not only from within scripts.
+    /// Commands that the library sends outside of scripts.
     #[serde(default)]
     pub direct: Vec<String>,
 }
 
-/// What a participant says instead of `ready` to a work that it cannot do.
+/// Printed instead of `ready` for a workload that the library does not support.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Refused {
-    /// Why, in a few words.
-    pub cannot: String,
+pub struct Unsupported {
+    /// The reason.
+    pub unsupported: String,
 }

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use crate::report::Report;
 
-/// What one task counts, without sharing anything with others while it works.
+/// The counts of one task, which shares nothing with other tasks while it runs.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) turns: u64,
@@ -12,19 +12,19 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    pub(crate) fn error(&mut self, trouble: String) {
+    pub(crate) fn error(&mut self, error: String) {
         if self.errors == 0 {
-            self.first_error = trouble;
+            self.first_error = error;
         }
         self.errors += 1;
     }
 
-    /// One more time, in nanoseconds.
+    /// Records a time, in nanoseconds.
     pub(crate) fn time(&mut self, time: Duration) {
         self.nanos.push(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
     }
 
-    /// What all tasks counted, as one report.
+    /// Merges the counts of all tasks into one report.
     pub(crate) fn report(tallies: Vec<Self>, direct: &[&str]) -> Report {
         let mut report =
             Report { direct: direct.iter().map(ToString::to_string).collect(), ..Report::default() };

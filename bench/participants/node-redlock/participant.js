@@ -1,7 +1,7 @@
-// node-redlock as a participant of the benchmark; the works and lines are described in bench/README.md.
+// node-redlock as a participant of the benchmark; bench/README.md describes the protocol.
 //
-// A task is an async function; all share one connection of ioredis, on one server. The settings are the defaults, which
-// are to try again after 100 to 300 ms; only the number of tries to take a lock has no end.
+// A task is an async function; all share one ioredis connection to one server. The settings are the defaults, which retry
+// after 100 to 300 ms; only the number of retries is unlimited.
 "use strict";
 
 const fs = require("node:fs");
@@ -10,29 +10,29 @@ const { setImmediate: yieldToOthers, setTimeout: sleep } = require("node:timers/
 const Redis = require("ioredis");
 const { default: Redlock, ResourceLockedError } = require("redlock");
 
-const ENDLESS = { retryCount: -1 };
+const UNLIMITED_RETRIES = { retryCount: -1 };
 
 // CLOCK_MONOTONIC on Linux, in nanoseconds.
 const now = () => process.hrtime.bigint();
 const since = (start) => Number(now() - start);
-const say = (line) => process.stdout.write(`${line}\n`);
+const send = (line) => process.stdout.write(`${line}\n`);
 
-// The words `key=value`. Those that nobody asks for are ignored.
+// The arguments `key=value`. Unknown keys are ignored.
 class Settings {
-  constructor(words) {
-    this.values = new Map(words.map((word) => [word.slice(0, word.indexOf("=")), word.slice(word.indexOf("=") + 1)]));
+  constructor(args) {
+    this.values = new Map(args.map((arg) => [arg.slice(0, arg.indexOf("=")), arg.slice(arg.indexOf("=") + 1)]));
   }
 
-  text(key, missing) {
-    return this.values.get(key) ?? missing;
+  text(key, defaultValue) {
+    return this.values.get(key) ?? defaultValue;
   }
 
-  number(key, missing) {
-    return Number(this.text(key, missing));
+  number(key, defaultValue) {
+    return Number(this.text(key, defaultValue));
   }
 }
 
-// What came of the work so far.
+// The counts of all tasks.
 class Tally {
   errors = 0;
   firstError = "";
@@ -62,7 +62,7 @@ class Tally {
       nanos: this.nanos,
       direct: [],
     };
-    say(JSON.stringify(reply));
+    send(JSON.stringify(reply));
   }
 }
 
@@ -78,38 +78,38 @@ class Participant {
     this.tally = new Tally(this.tasks);
     this.redis = new Redis({ host: "127.0.0.1", port: settings.number("port", 6379) });
     this.redlock = new Redlock([this.redis]);
-    // What goes wrong is told by the call that was made.
+    // A failure is reported by the call that it affects.
     this.redis.on("error", () => {});
-    // Each refused try is an event, too; others are what an endless number of tries would hide.
+    // Each refused attempt is an event too. Count only the others, which unlimited retries would hide.
     this.redlock.on("error", (error) => {
       if (!(error instanceof ResourceLockedError)) this.tally.error(error);
     });
   }
 
-  take(name) {
-    return this.redlock.acquire([name], this.lease, ENDLESS);
+  acquire(name) {
+    return this.redlock.acquire([name], this.lease, UNLIMITED_RETRIES);
   }
 
   async warmUp() {
     for (let pair = this.settings.number("warm_up", 0); pair > 0; pair--) {
-      await (await this.take(`${this.name}:warm`)).release();
+      await (await this.acquire(`${this.name}:warm`)).release();
     }
   }
 
-  async readyAndGo() {
-    say("ready");
+  async readyAndWait() {
+    send("ready");
     await this.lines.next();
   }
 
-  // Starts all tasks; the answer is there once all are done.
-  start(work) {
-    return Promise.all(Array.from({ length: this.tasks }, (_, task) => work(task)));
+  // Starts all tasks. The promise resolves once all are done.
+  start(body) {
+    return Promise.all(Array.from({ length: this.tasks }, (_, task) => body(task)));
   }
 
-  // What the work throws is counted, so that the task goes on with its next turn.
-  async attempt(work) {
+  // Counts an exception, so that the task continues with its next attempt.
+  async attempt(body) {
     try {
-      await work();
+      await body();
     } catch (error) {
       this.tally.error(error);
     }
@@ -117,16 +117,16 @@ class Participant {
 
   async pairs() {
     await this.warmUp();
-    await this.readyAndGo();
+    await this.readyAndWait();
     const start = now();
     await this.start(async (task) => {
       const name = `${this.name}:${task}`;
       const share = Math.floor(this.turns / this.tasks) + (task < this.turns % this.tasks ? 1 : 0);
       for (let turn = 0; turn < share; turn++) {
-        const asked = now();
+        const requested = now();
         await this.attempt(async () => {
-          await (await this.take(name)).release();
-          this.tally.turn(task, this.tasks === 1 ? since(asked) : undefined);
+          await (await this.acquire(name)).release();
+          this.tally.turn(task, this.tasks === 1 ? since(requested) : undefined);
         });
       }
     });
@@ -137,16 +137,16 @@ class Participant {
     const counter = fs.openSync(this.settings.text("counter"), "r+");
     let left = this.turns || Infinity;
     await this.warmUp();
-    await this.readyAndGo();
+    await this.readyAndWait();
     const start = now();
-    // Who waits when the time is over still has its turn: an acquire cannot be called off.
+    // A task that waits when the time is over still acquires the lock once: an acquire cannot be cancelled.
     await this.start(async (task) => {
       while (since(start) < this.seconds * 1e9 && left-- > 0) {
-        const asked = now();
+        const requested = now();
         await this.attempt(async () => {
-          const lock = await this.take(this.name);
-          const waited = since(asked);
-          await countUp(counter);
+          const lock = await this.acquire(this.name);
+          const waited = since(requested);
+          await increment(counter);
           this.tally.turn(task, waited);
           await lock.release();
         });
@@ -157,73 +157,73 @@ class Participant {
 
   async herd() {
     await this.warmUp();
-    await this.readyAndGo();
-    const held = await this.take(this.name);
-    let givenBack;
+    await this.readyAndWait();
+    const held = await this.acquire(this.name);
+    let releasedAt;
     let done = 0;
     const waiters = this.start((task) =>
       this.attempt(async () => {
-        const lock = await this.take(this.name);
-        if (givenBack === undefined) throw new Error("granted while another held it");
-        this.tally.turn(task, since(givenBack));
+        const lock = await this.acquire(this.name);
+        if (releasedAt === undefined) throw new Error("granted while it was held");
+        this.tally.turn(task, since(releasedAt));
         await lock.release();
         done += 1;
       }),
     );
     await sleep(this.settings.number("hold_ms", 1000));
-    givenBack = now();
+    releasedAt = now();
     await held.release();
     await Promise.race([waiters, sleep(this.seconds * 1000)]);
-    if (done < this.tasks) this.tally.error(`${this.tasks - done} tasks were not done in time`);
-    this.tally.report(givenBack);
+    if (done < this.tasks) this.tally.error(`${this.tasks - done} tasks did not finish in time`);
+    this.tally.report(releasedAt);
   }
 
-  async hand() {
+  async wakeup() {
     await this.warmUp();
     let held;
-    say("ready");
-    for await (const order of this.lines) {
-      if (order === "lock") {
-        held = await this.take(this.name);
-        say("ok");
-      } else if (order === "unlock") {
+    send("ready");
+    for await (const command of this.lines) {
+      if (command === "lock") {
+        held = await this.acquire(this.name);
+        send("ok");
+      } else if (command === "unlock") {
         const before = now();
         await held.release();
-        say(before);
-      } else if (order === "wait") {
-        say("waiting");
-        const lock = await this.take(this.name);
+        send(before);
+      } else if (command === "wait") {
+        send("waiting");
+        const lock = await this.acquire(this.name);
         const granted = now();
         await lock.release();
-        say(granted);
+        send(granted);
       }
     }
   }
 
-  // The library renews only what it runs a routine under, 500 ms before the lease is over.
-  async keep() {
+  // The library renews only locks of `using`, 500 ms before the lease is over.
+  async hold() {
     const locks = Array.from({ length: this.settings.number("locks", 1) }, (_, lock) => `${this.name}:${lock}`);
     await Promise.all(
       locks.map(
         (name) =>
-          new Promise((taken) => {
-            const hold = (lost) => {
+          new Promise((acquired) => {
+            const routine = (lost) => {
               lost.addEventListener("abort", () => this.tally.error(`${name} is lost`));
-              taken();
+              acquired();
               return new Promise(() => {});
             };
-            this.redlock.using([name], this.lease, ENDLESS, hold).catch((error) => this.tally.error(error));
+            this.redlock.using([name], this.lease, UNLIMITED_RETRIES, routine).catch((error) => this.tally.error(error));
           }),
       ),
     );
-    await this.readyAndGo();
+    await this.readyAndWait();
     const start = now();
     await sleep(this.seconds * 1000);
     this.tally.report(start);
   }
 }
 
-async function countUp(counter) {
+async function increment(counter) {
   const bytes = Buffer.alloc(8);
   fs.readSync(counter, bytes, 0, 8, 0);
   await yieldToOthers();
@@ -231,26 +231,26 @@ async function countUp(counter) {
   fs.writeSync(counter, bytes, 0, 8, 0);
 }
 
-// Why this work cannot be done, if so.
-function cannot(work, settings) {
-  if (!["pairs", "contend", "herd", "hand", "keep"].includes(work)) return `there is no work ${work}`;
+// Returns why the workload is not supported, or undefined.
+function unsupported(workload, settings) {
+  if (!["pairs", "contend", "herd", "wakeup", "hold"].includes(workload)) return `there is no workload ${workload}`;
   const kind = settings.text("kind", "lock");
   return kind === "lock" ? undefined : `node-redlock has no lock of kind ${kind}`;
 }
 
 async function main() {
-  const [work, ...words] = process.argv.slice(2);
-  const settings = new Settings(words);
-  const reason = cannot(work, settings);
+  const [workload, ...args] = process.argv.slice(2);
+  const settings = new Settings(args);
+  const reason = unsupported(workload, settings);
   if (reason) {
-    say(JSON.stringify({ cannot: reason }));
+    send(JSON.stringify({ unsupported: reason }));
     return;
   }
   const lines = readline.createInterface({ input: process.stdin })[Symbol.asyncIterator]();
   const participant = new Participant(settings, lines);
-  // Without a server, the endless tries would hide it.
+  // Unlimited retries would hide a missing server.
   await participant.redis.ping();
-  await participant[work]();
+  await participant[workload]();
   while (!(await lines.next()).done);
   process.exit(0);
 }

@@ -1,6 +1,6 @@
-"""redis-py's lock as a participant of the benchmark; the works and lines are described in bench/README.md.
+"""redis-py's lock as a participant of the benchmark; bench/README.md describes the protocol.
 
-A task is a thread. The lock has its defaults, which are to try again every 100 ms without end.
+A task is a thread. The lock has its defaults: it retries every 100 ms without a limit.
 """
 
 import json
@@ -11,17 +11,17 @@ import time
 
 import redis
 
-# Room for what a task does; a thousand of them are to fit.
+# Small, so that a thousand threads fit.
 STACK_BYTES = 256 * 1024
-# How long tasks may take to notice that the time is over, and to end their turn.
+# How long tasks may take to notice that the time is over, and to release the lock.
 GRACE_SECONDS = 60
 
 
 class Settings:
-    """The words `key=value`. Those that nobody asks for are ignored."""
+    """The arguments `key=value`. Unknown keys are ignored."""
 
-    def __init__(self, words):
-        self.values = dict(word.split("=", 1) for word in words)
+    def __init__(self, arguments):
+        self.values = dict(argument.split("=", 1) for argument in arguments)
 
     def text(self, key, default=""):
         return self.values.get(key, default)
@@ -31,7 +31,7 @@ class Settings:
 
 
 class Tally:
-    """What came of the work so far. Each task has places of its own, so that they need not wait for each other."""
+    """The counts of all tasks. Each task has counts of its own, so that tasks do not contend."""
 
     def __init__(self, tasks):
         self.turns = [0] * tasks
@@ -47,7 +47,7 @@ class Tally:
         self.errors.append(str(what) or repr(what))
 
     def report(self, since):
-        """One line of JSON."""
+        """Prints the report as one line of JSON."""
         reply = {
             "turns": sum(self.turns),
             "seconds": (now() - since) / 1e9,
@@ -57,11 +57,11 @@ class Tally:
             "nanos": [nanos for task in self.nanos for nanos in task],
             "direct": ["set"],
         }
-        say(json.dumps(reply))
+        send(json.dumps(reply))
 
 
-class Tickets:
-    """As many turns as may be taken in all tasks together."""
+class Budget:
+    """The number of attempts that all tasks together may still make."""
 
     def __init__(self, turns):
         self.left = turns or sys.maxsize
@@ -80,7 +80,7 @@ class Participant:
         self.tasks = settings.number("tasks", 1)
         self.turns = settings.number("turns", 0)
         self.seconds = settings.number("seconds", 10)
-        # The default pool ends at 100 connections, and every thread beyond that fails.
+        # The default pool has at most 100 connections, and every thread beyond that fails.
         self.client = redis.Redis(
             host="127.0.0.1", port=settings.number("port", 6379), max_connections=self.tasks + 100
         )
@@ -97,123 +97,123 @@ class Participant:
 
     def pairs(self):
         self.warm_up()
-        ready_and_go()
+        ready_and_wait()
         start = now()
-        join(self.start(self.some_pairs))
+        join(self.start(self.run_pairs))
         self.tally.report(start)
 
-    def some_pairs(self, task):
+    def run_pairs(self, task):
         lock = self.lock(f"{self.name}:{task}")
         share = self.turns // self.tasks + (task < self.turns % self.tasks)
         for _ in range(share):
-            asked = now()
+            requested = now()
             try:
                 lock.acquire()
                 lock.release()
-                self.tally.turn(task, now() - asked if self.tasks == 1 else None)
+                self.tally.turn(task, now() - requested if self.tasks == 1 else None)
             except redis.RedisError as error:
                 self.tally.error(error)
 
     def contend(self):
         counter = os.open(self.settings.text("counter"), os.O_RDWR)
-        tickets = Tickets(self.turns)
+        budget = Budget(self.turns)
         self.warm_up()
-        ready_and_go()
+        ready_and_wait()
         start = now()
         end = start + self.seconds * 1_000_000_000
 
         def take_turns(task):
             lock = self.lock(self.name)
-            while (asked := now()) < end and tickets.take():
+            while (requested := now()) < end and budget.take():
                 try:
-                    # Gives up when the time is over: a thousand threads that still want a turn would take minutes.
-                    if lock.acquire(blocking_timeout=(end - asked) / 1e9):
-                        waited = now() - asked
-                        count_up(counter)
+                    # Gives up when the time is over: to serve a thousand waiting threads would take minutes.
+                    if lock.acquire(blocking_timeout=(end - requested) / 1e9):
+                        waited = now() - requested
+                        increment(counter)
                         self.tally.turn(task, waited)
                         lock.release()
                 except redis.RedisError as error:
                     self.tally.error(error)
 
-        self.missed(join(self.start(take_turns), self.seconds + GRACE_SECONDS))
+        self.unfinished(join(self.start(take_turns), self.seconds + GRACE_SECONDS))
         self.tally.report(start)
 
     def herd(self):
         self.warm_up()
-        ready_and_go()
+        ready_and_wait()
         held = self.lock(self.name)
         held.acquire()
-        given_back = None
+        released_at = None
 
         def take_once(task):
             lock = self.lock(self.name)
             try:
                 lock.acquire()
                 granted = now()
-                if given_back is None:
-                    self.tally.error("granted while another held it")
+                if released_at is None:
+                    self.tally.error("granted while it was held")
                 else:
-                    self.tally.turn(task, granted - given_back)
+                    self.tally.turn(task, granted - released_at)
                 lock.release()
             except redis.RedisError as error:
                 self.tally.error(error)
 
         waiters = self.start(take_once)
         time.sleep(self.settings.number("hold_ms", 1000) / 1000)
-        given_back = now()
+        released_at = now()
         held.release()
-        self.missed(join(waiters, self.seconds))
-        self.tally.report(given_back)
+        self.unfinished(join(waiters, self.seconds))
+        self.tally.report(released_at)
 
-    def hand(self):
+    def wakeup(self):
         self.warm_up()
         lock = self.lock(self.name)
-        say("ready")
-        for order in map(str.strip, sys.stdin):
-            if order == "lock":
+        send("ready")
+        for command in map(str.strip, sys.stdin):
+            if command == "lock":
                 lock.acquire()
-                say("ok")
-            elif order == "unlock":
+                send("ok")
+            elif command == "unlock":
                 before = now()
                 lock.release()
-                say(before)
-            elif order == "wait":
-                say("waiting")
+                send(before)
+            elif command == "wait":
+                send("waiting")
                 lock.acquire()
                 granted = now()
                 lock.release()
-                say(granted)
+                send(granted)
 
-    def start(self, work):
-        threads = [threading.Thread(target=work, args=(task,), daemon=True) for task in range(self.tasks)]
+    def start(self, body):
+        threads = [threading.Thread(target=body, args=(task,), daemon=True) for task in range(self.tasks)]
         for thread in threads:
             thread.start()
         return threads
 
-    def missed(self, tasks):
+    def unfinished(self, tasks):
         if tasks:
-            self.tally.error(f"{tasks} tasks were not done in time")
+            self.tally.error(f"{tasks} tasks did not finish in time")
 
 
-def count_up(counter):
+def increment(counter):
     count = int.from_bytes(os.pread(counter, 8, 0), "little")
     os.pwrite(counter, (count + 1).to_bytes(8, "little"), 0)
 
 
 def join(threads, seconds=None):
-    """Waits for all, or so long; gives the number of those that still run."""
+    """Waits for all threads, or for `seconds`. Returns the number of those that still run."""
     end = None if seconds is None else time.monotonic() + seconds
     for thread in threads:
         thread.join(None if end is None else max(0.0, end - time.monotonic()))
     return sum(thread.is_alive() for thread in threads)
 
 
-def ready_and_go():
-    say("ready")
+def ready_and_wait():
+    send("ready")
     sys.stdin.readline()
 
 
-def say(line):
+def send(line):
     print(line, flush=True)
 
 
@@ -222,26 +222,26 @@ def now():
     return time.monotonic_ns()
 
 
-def cannot(work, settings):
-    """Why this work cannot be done, if so."""
-    if work == "keep":
-        return "a lock of redis-py does not renew itself"
-    if work not in ("pairs", "contend", "herd", "hand"):
-        return f"there is no work {work}"
+def unsupported(workload, settings):
+    """Returns why the workload is not supported, or None."""
+    if workload == "hold":
+        return "redis-py does not renew its locks"
+    if workload not in ("pairs", "contend", "herd", "wakeup"):
+        return f"there is no workload {workload}"
     kind = settings.text("kind", "lock")
     return None if kind == "lock" else f"redis-py has no lock of kind {kind}"
 
 
 def main():
-    work, settings = sys.argv[1], Settings(sys.argv[2:])
-    reason = cannot(work, settings)
+    workload, settings = sys.argv[1], Settings(sys.argv[2:])
+    reason = unsupported(workload, settings)
     if reason:
-        say(json.dumps({"cannot": reason}))
+        send(json.dumps({"unsupported": reason}))
         return
     threading.stack_size(STACK_BYTES)
-    getattr(Participant(settings), work)()
+    getattr(Participant(settings), workload)()
     sys.stdin.read()
-    # Threads that still wait are not waited for.
+    # Without joining threads that still wait.
     os._exit(0)
 
 

@@ -1,4 +1,4 @@
-// Redsync on go-redis as a participant of the benchmark; the works and lines are described in bench/README.md.
+// Redsync on go-redis as a participant of the benchmark; bench/README.md describes the protocol.
 package main
 
 import (
@@ -10,39 +10,39 @@ import (
 
 func main() {
 	if len(os.Args) < 2 {
-		fail(fmt.Errorf("which work? One of pairs, contend, herd, hand, keep"))
+		fail(fmt.Errorf("the workload is missing: one of pairs, contend, herd, wakeup, hold"))
 	}
-	work, settings := os.Args[1], newSettings(os.Args[2:])
-	if reason := cannot(work, settings); reason != "" {
-		reply, err := json.Marshal(map[string]string{"cannot": reason})
+	workload, settings := os.Args[1], newSettings(os.Args[2:])
+	if reason := unsupported(workload, settings); reason != "" {
+		reply, err := json.Marshal(map[string]string{"unsupported": reason})
 		must(err)
 		fmt.Println(string(reply))
 		return
 	}
-	orders := bufio.NewScanner(os.Stdin)
-	p := newParticipant(settings, orders)
-	switch work {
+	input := bufio.NewScanner(os.Stdin)
+	p := newParticipant(settings, input)
+	switch workload {
 	case "pairs":
 		p.pairs()
 	case "contend":
 		p.contend()
 	case "herd":
 		p.herd()
-	case "hand":
-		p.hand()
+	case "wakeup":
+		p.wakeUp()
 	}
-	for orders.Scan() {
+	for input.Scan() {
 	}
 }
 
-// cannot says why this work cannot be done, if so.
-func cannot(work string, settings settings) string {
-	switch work {
-	case "pairs", "contend", "herd", "hand":
-	case "keep":
-		return "a mutex of redsync does not renew itself"
+// unsupported returns why the workload is not supported, or an empty string.
+func unsupported(workload string, settings settings) string {
+	switch workload {
+	case "pairs", "contend", "herd", "wakeup":
+	case "hold":
+		return "redsync does not renew its mutexes"
 	default:
-		return "there is no work " + work
+		return "there is no workload " + workload
 	}
 	if kind := settings.text("kind", "lock"); kind != "lock" {
 		return "redsync has no lock of kind " + kind
@@ -50,7 +50,7 @@ func cannot(work string, settings settings) string {
 	return ""
 }
 
-// must ends the program where it could not go on.
+// must exits on an error.
 func must(err error) {
 	if err != nil {
 		fail(err)

@@ -19,11 +19,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// participant does the works. A task is a goroutine; all share one client with its default pool. The mutexes have
-// redsync's defaults, which are to try again after 50 to 250 ms; only the number of tries has no end.
+// participant runs the workloads. A task is a goroutine; all share one client with its default pool. The mutexes have
+// redsync's defaults, which retry after 50 to 250 ms; only the number of retries is unlimited.
 type participant struct {
 	settings settings
-	orders   *bufio.Scanner
+	input    *bufio.Scanner
 	redsync  *redsync.Redsync
 	tally    *tally
 	name     string
@@ -33,15 +33,15 @@ type participant struct {
 	lease    time.Duration
 }
 
-func newParticipant(settings settings, orders *bufio.Scanner) *participant {
+func newParticipant(settings settings, input *bufio.Scanner) *participant {
 	address := fmt.Sprintf("127.0.0.1:%d", settings.number("port", 6379))
 	client := redis.NewClient(&redis.Options{Addr: address})
-	// Without a server, the endless tries would hide it.
+	// Unlimited retries would hide a missing server.
 	must(client.Ping(context.Background()).Err())
 	tasks := int(settings.number("tasks", 1))
 	return &participant{
 		settings: settings,
-		orders:   orders,
+		input:    input,
 		redsync:  redsync.New(goredis.NewPool(client)),
 		tally:    newTally(tasks),
 		name:     settings.text("lock", "lock"),
@@ -58,7 +58,7 @@ func (p *participant) mutex(name string) *redsync.Mutex {
 
 func (p *participant) pairs() {
 	p.warmUp()
-	p.readyAndGo()
+	p.readyAndWait()
 	start := time.Now()
 	p.start(func(task int) {
 		mutex := p.mutex(fmt.Sprintf("%s:%d", p.name, task))
@@ -67,16 +67,16 @@ func (p *participant) pairs() {
 			share++
 		}
 		for range share {
-			asked := time.Now()
+			requested := time.Now()
 			err := mutex.Lock()
 			if err == nil {
-				err = giveBack(mutex)
+				err = release(mutex)
 			}
 			switch {
 			case err != nil:
 				p.tally.error(err)
 			case p.tasks == 1:
-				p.tally.timed(task, time.Since(asked))
+				p.tally.timed(task, time.Since(requested))
 			default:
 				p.tally.turn(task)
 			}
@@ -94,24 +94,24 @@ func (p *participant) contend() {
 		left.Store(math.MaxInt64)
 	}
 	p.warmUp()
-	p.readyAndGo()
+	p.readyAndWait()
 	start := time.Now()
-	// Who waits when the time is over still has its turn.
+	// A task that waits when the time is over still acquires the lock once.
 	p.start(func(task int) {
 		mutex := p.mutex(p.name)
 		for time.Since(start) < p.limit && left.Add(-1) >= 0 {
-			asked := time.Now()
+			requested := time.Now()
 			if err := mutex.Lock(); err != nil {
 				p.tally.error(err)
 				continue
 			}
-			waited := time.Since(asked)
-			if err := countUp(counter); err != nil {
+			waited := time.Since(requested)
+			if err := increment(counter); err != nil {
 				p.tally.error(err)
 			} else {
 				p.tally.timed(task, waited)
 			}
-			if err := giveBack(mutex); err != nil {
+			if err := release(mutex); err != nil {
 				p.tally.error(err)
 			}
 		}
@@ -121,10 +121,10 @@ func (p *participant) contend() {
 
 func (p *participant) herd() {
 	p.warmUp()
-	p.readyAndGo()
+	p.readyAndWait()
 	held := p.mutex(p.name)
 	must(held.Lock())
-	var givenBack atomic.Pointer[time.Time]
+	var releasedAt atomic.Pointer[time.Time]
 	var waiting atomic.Int64
 	waiting.Store(int64(p.tasks))
 	waiters := p.start(func(task int) {
@@ -134,20 +134,20 @@ func (p *participant) herd() {
 			return
 		}
 		granted := time.Now()
-		if since := givenBack.Load(); since == nil {
-			p.tally.error(errors.New("granted while another held it"))
+		if since := releasedAt.Load(); since == nil {
+			p.tally.error(errors.New("granted while it was held"))
 		} else {
 			p.tally.timed(task, granted.Sub(*since))
 		}
-		if err := giveBack(mutex); err != nil {
+		if err := release(mutex); err != nil {
 			p.tally.error(err)
 		}
 		waiting.Add(-1)
 	})
 	time.Sleep(time.Duration(p.settings.number("hold_ms", 1000)) * time.Millisecond)
 	start := time.Now()
-	givenBack.Store(&start)
-	must(giveBack(held))
+	releasedAt.Store(&start)
+	must(release(held))
 	done := make(chan struct{})
 	go func() {
 		waiters.Wait()
@@ -157,30 +157,30 @@ func (p *participant) herd() {
 	case <-done:
 	case <-time.After(p.limit):
 	}
-	if late := waiting.Load(); late > 0 {
-		p.tally.error(fmt.Errorf("%d tasks were not done in time", late))
+	if unfinished := waiting.Load(); unfinished > 0 {
+		p.tally.error(fmt.Errorf("%d tasks did not finish in time", unfinished))
 	}
 	p.tally.report(start)
 }
 
-func (p *participant) hand() {
+func (p *participant) wakeUp() {
 	p.warmUp()
 	mutex := p.mutex(p.name)
 	fmt.Println("ready")
-	for p.orders.Scan() {
-		switch p.orders.Text() {
+	for p.input.Scan() {
+		switch p.input.Text() {
 		case "lock":
 			must(mutex.Lock())
 			fmt.Println("ok")
 		case "unlock":
 			before := monotonic()
-			must(giveBack(mutex))
+			must(release(mutex))
 			fmt.Println(before)
 		case "wait":
 			fmt.Println("waiting")
 			must(mutex.Lock())
 			granted := monotonic()
-			must(giveBack(mutex))
+			must(release(mutex))
 			fmt.Println(granted)
 		}
 	}
@@ -190,33 +190,33 @@ func (p *participant) warmUp() {
 	mutex := p.mutex(p.name + ":warm")
 	for range p.settings.number("warm_up", 0) {
 		must(mutex.Lock())
-		must(giveBack(mutex))
+		must(release(mutex))
 	}
 }
 
-func (p *participant) readyAndGo() {
+func (p *participant) readyAndWait() {
 	fmt.Println("ready")
-	p.orders.Scan()
+	p.input.Scan()
 }
 
-// start starts all tasks; the answer can be waited for until all are done.
-func (p *participant) start(work func(task int)) *sync.WaitGroup {
+// start starts all tasks, and returns a group to wait for.
+func (p *participant) start(body func(task int)) *sync.WaitGroup {
 	var all sync.WaitGroup
 	for task := range p.tasks {
-		all.Go(func() { work(task) })
+		all.Go(func() { body(task) })
 	}
 	return &all
 }
 
-func giveBack(mutex *redsync.Mutex) error {
-	given, err := mutex.Unlock()
-	if err == nil && !given {
-		err = errors.New("the lock was another's when it was given back")
+func release(mutex *redsync.Mutex) error {
+	released, err := mutex.Unlock()
+	if err == nil && !released {
+		err = errors.New("the lock was not held any more when it was released")
 	}
 	return err
 }
 
-func countUp(counter *os.File) error {
+func increment(counter *os.File) error {
 	var bytes [8]byte
 	if _, err := counter.ReadAt(bytes[:], 0); err != nil {
 		return err
@@ -227,7 +227,7 @@ func countUp(counter *os.File) error {
 	return err
 }
 
-// monotonic gives CLOCK_MONOTONIC, which the times of other processes are compared with.
+// monotonic returns CLOCK_MONOTONIC, which is comparable between processes.
 func monotonic() int64 {
 	var now unix.Timespec
 	must(unix.ClockGettime(unix.CLOCK_MONOTONIC, &now))

@@ -6,34 +6,34 @@ import (
 	"strings"
 )
 
-// settings are the words key=value. Those that nobody asks for are ignored.
+// settings are the arguments key=value. Unknown keys are ignored.
 type settings map[string]string
 
-func newSettings(words []string) settings {
+func newSettings(arguments []string) settings {
 	values := settings{}
-	for _, word := range words {
-		if key, value, ok := strings.Cut(word, "="); ok {
+	for _, argument := range arguments {
+		if key, value, ok := strings.Cut(argument, "="); ok {
 			values[key] = value
 		}
 	}
 	return values
 }
 
-func (s settings) text(key, missing string) string {
+func (s settings) text(key, defaultValue string) string {
 	if value, ok := s[key]; ok {
 		return value
 	}
-	return missing
+	return defaultValue
 }
 
-func (s settings) number(key string, missing int64) int64 {
+func (s settings) number(key string, defaultValue int64) int64 {
 	text, ok := s[key]
 	if !ok {
-		return missing
+		return defaultValue
 	}
 	value, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		fail(fmt.Errorf("%s is no whole number: %w", key, err))
+		fail(fmt.Errorf("%s is not an integer: %w", key, err))
 	}
 	return value
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// tally is what came of the work so far. Each task has a place of its own, whose lock nobody else wants before the end.
+// tally holds the counts of all tasks. Each task has counts of its own, whose lock is uncontended until the report.
 type tally struct {
 	tasks []taskTally
 
@@ -26,7 +26,7 @@ func newTally(tasks int) *tally {
 	return &tally{tasks: make([]taskTally, tasks)}
 }
 
-// turn counts a turn of which no time is kept.
+// turn counts a grant without its time.
 func (t *tally) turn(task int) {
 	mine := &t.tasks[task]
 	mine.guard.Lock()
@@ -34,7 +34,7 @@ func (t *tally) turn(task int) {
 	mine.turns++
 }
 
-// timed counts a turn and keeps its time.
+// timed counts a grant with its time.
 func (t *tally) timed(task int, took time.Duration) {
 	mine := &t.tasks[task]
 	mine.guard.Lock()
@@ -52,7 +52,7 @@ func (t *tally) error(err error) {
 	t.errors++
 }
 
-// report prints one line of JSON.
+// report prints the report as one line of JSON.
 func (t *tally) report(start time.Time) {
 	seconds := time.Since(start).Seconds()
 	t.guard.Lock()

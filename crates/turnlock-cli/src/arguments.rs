@@ -10,12 +10,12 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use turnlock::acl::Primitive;
 
+use crate::commands::primitive_parser;
+use crate::duration;
 use crate::manual;
 use crate::run_arguments::RunArguments;
-use crate::see::primitive_parser;
-use crate::time_span;
 
-/// Take turns: run a command under a lock, on one machine or over a fleet, and see who holds what.
+/// Run commands under distributed locks, and inspect the locks.
 #[derive(Debug, Parser)]
 #[command(name = "turnlock", version, propagate_version = true, disable_help_subcommand = true)]
 #[command(after_long_help = manual::for_help())]
@@ -26,14 +26,14 @@ pub(crate) struct Arguments {
     pub(crate) command: Command,
 }
 
-/// Where the locks are.
+/// The store and its password.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct StoreArguments {
-    /// Where the locks are: file:PATH for the processes of this machine, or redis://, rediss://, redis+sentinel://,
-    /// redis+cluster:// for those of many. A file in your state directory when not set
+    /// The store: file:PATH for the processes of one machine; redis://, rediss://, redis+sentinel:// or
+    /// redis+cluster:// for many machines. The default is a file in your state directory
     #[arg(long, value_name = "URL", env = "TURNLOCK_STORE", hide_env_values = true, global = true)]
     pub(crate) store: Option<String>,
-    /// A file that holds the password of the store. Or the variable TURNLOCK_PASSWORD has the password itself
+    /// A file that contains the password of the store. Alternatively, set TURNLOCK_PASSWORD to the password itself
     #[arg(long, value_name = "FILE", global = true)]
     pub(crate) password_file: Option<PathBuf>,
 }
@@ -52,133 +52,134 @@ pub(crate) enum Command {
     Man(ManArguments),
 }
 
-/// List locks, and who holds them
+/// List locks and their holders
 ///
-/// Locks of all kinds and permit semaphores. A semaphore and a latch are bare numbers on the store, which could be anybody's:
-/// use show with their names. The store is looked through in small steps and never held up.
+/// Lists locks of all kinds and permit semaphores. Semaphores and latches are plain numbers on the store and cannot be
+/// distinguished from other data: use show with their names. The store is scanned in small steps and is not blocked.
 #[derive(Args, Debug)]
 pub(crate) struct LsArguments {
-    /// Names to list: * is any text, ? any character, [ab] one of them, and a backslash takes the next character as it is
+    /// Pattern of the names: * matches any text, ? one character, [ab] one of these characters; a backslash escapes the
+    /// next character
     #[arg(default_value = "*")]
     pub(crate) pattern: String,
-    /// One JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     pub(crate) json: bool,
-    /// List so many at the most
+    /// List at most N locks
     #[arg(long, value_name = "N", default_value = "1000", value_parser = at_least_one)]
     pub(crate) limit: usize,
 }
 
-/// Show one lock: who holds it, since when, for how long, and who waits
+/// Show one lock: its holders, lease and queue
 ///
-/// A name that nobody holds is no error. A number at this name is shown as a semaphore, and may be a latch.
+/// A lock that is not held is not an error. A plain number under the name is shown as a semaphore; it may be a latch.
 #[derive(Args, Debug)]
 pub(crate) struct ShowArguments {
-    /// The name of the lock, as it is
+    /// The exact name of the lock
     pub(crate) name: String,
-    /// One JSON object
+    /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-/// Watch locks as they change hands
+/// Watch locks change
 ///
-/// A table that is drawn again on a terminal, and a line for each change elsewhere. What changes hands between two looks is
-/// not seen. While the store does not answer, that is said, and looking goes on. Ends with Ctrl-C.
+/// Redraws a table on a terminal; elsewhere, prints one line per change. Changes between two queries are missed. If the
+/// store does not reply, prints that and keeps trying. Ends on Ctrl-C.
 #[derive(Args, Debug)]
 pub(crate) struct WatchArguments {
-    /// The name of one lock, as it is; all locks when not given
+    /// The exact name of one lock; all locks by default
     pub(crate) name: Option<String>,
-    /// One JSON object a line for each lock that has changed
+    /// Print one JSON object per line for each lock that changes
     #[arg(long)]
     pub(crate) json: bool,
-    /// The time between two looks, 50ms at the least
-    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = interval)]
+    /// Time between two queries, at least 50ms
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = watch_interval)]
     pub(crate) interval: Duration,
-    /// Show so many locks at the most
+    /// Show at most N locks
     #[arg(long, value_name = "N", default_value = "1000", value_parser = at_least_one)]
     pub(crate) limit: usize,
 }
 
-/// Take a lock away from whoever holds it
+/// Release a lock by force
 ///
-/// Shows the holder and asks, on a terminal; elsewhere --yes is needed. What is agreed to on a terminal is taken from the
-/// owners that were shown, and from no other owner. Exits with 1 when nobody held the lock, or another owner.
+/// On a terminal, shows the holders and asks for confirmation, and then releases the lock for these holders only. Elsewhere,
+/// --yes is required. Exits with 1 if the lock is not held, or is held by another owner.
 #[derive(Args, Debug)]
 pub(crate) struct UnlockArguments {
-    /// The name of the lock, as it is
+    /// The exact name of the lock
     pub(crate) name: String,
-    /// Say that you mean it: the holder is not asked, and may go on beside the next one
+    /// Required: the holder is not asked, and may keep running while the next holder starts
     #[arg(long, required = true)]
     pub(crate) force: bool,
-    /// Only if this owner still holds it, in the words of show
+    /// Only if this owner holds the lock. Takes the owner id that show prints
     #[arg(long, value_name = "OWNER")]
     pub(crate) if_owner: Option<String>,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(short, long)]
     pub(crate) yes: bool,
 }
 
-/// Say what endangers locks on this store
+/// Check the store for settings that endanger locks
 ///
-/// What was seen, why it matters to locks, and what to do, the worst first. Changes nothing. Exits with 1 when there are
-/// warnings or dangers, and with 0 when all is fine or could not be looked at.
+/// Prints what was found, why it matters to locks, and what to do, the most severe first. Changes nothing. Exits with 1 if
+/// there are warnings or dangers, and with 0 if all checks are fine or could not run.
 #[derive(Args, Debug)]
 pub(crate) struct DoctorArguments {
-    /// What the user may lock begins with this
+    /// Check with lock names that begin with this text, for a user that may access only these
     #[arg(long, value_name = "TEXT")]
     pub(crate) names: Option<String>,
-    /// One JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-/// Print the least rights that a user of Redis needs
+/// Print the minimal ACL rule for a Redis user
 ///
-/// As the command ACL SETUSER, with PASSWORD where one belongs.
+/// Prints an ACL SETUSER command with PASSWORD as a placeholder.
 #[derive(Args, Debug)]
 pub(crate) struct AclArguments {
-    /// Names that the user may lock, as a pattern of Redis
+    /// Names that the user may lock, as a Redis key pattern
     #[arg(default_value = "*")]
     pub(crate) names: String,
-    /// The user
+    /// Name of the Redis user
     #[arg(long, value_name = "NAME", default_value = "turnlock")]
     pub(crate) user: String,
-    /// What it uses; all kinds when not given
+    /// Kinds of locks that the user may use; all kinds by default
     #[arg(long = "for", value_name = "KIND", value_delimiter = ',', value_parser = primitive_parser())]
     pub(crate) primitives: Vec<Primitive>,
     /// For a cluster of Redis 7 or later
     #[arg(long)]
     pub(crate) cluster: bool,
-    /// With what ls, show, watch and unlock look at, which is not needed to lock
+    /// Also allow what ls, show, watch and unlock need. Locking does not need it
     #[arg(long)]
     pub(crate) finding: bool,
-    /// With what the doctor looks at, which is not needed to lock
+    /// Also allow what doctor needs. Locking does not need it
     #[arg(long)]
     pub(crate) doctor: bool,
 }
 
-/// Measure the store: pairs a second, hand-over, latency
+/// Measure the store: throughput, hand-over time, latency
 ///
-/// Takes and gives back locks of its own, which begin with turnlock-bench: and are gone afterwards. A pair is one lock and its
-/// unlock; a hand-over is the time from one client's unlock to the grant of another that waits.
+/// Uses locks of its own, whose names begin with turnlock-bench: and which are removed at the end. A pair is one lock and its
+/// unlock; a hand-over is the time from the unlock of one client to the grant of another client that waits.
 #[derive(Args, Debug)]
 pub(crate) struct BenchArguments {
-    /// How long each of the three parts takes, an hour at the most
+    /// Duration of each of the three parts, at most an hour
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = up_to_an_hour)]
     pub(crate) time: Duration,
-    /// How many tasks the concurrent part has
+    /// Number of tasks in the concurrent part
     #[arg(long, value_name = "N", default_value = "64", value_parser = at_least_one)]
     pub(crate) tasks: usize,
-    /// What the user may lock begins with this
+    /// Prefix of the names that are locked, for a user that may access only these
     #[arg(long, value_name = "TEXT", default_value = "turnlock-bench:")]
     pub(crate) names: String,
-    /// One JSON object
+    /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-/// Print completions for a shell
+/// Print shell completions
 ///
 /// For example: turnlock completions bash > ~/.local/share/bash-completion/completions/turnlock
 #[derive(Args, Debug)]
@@ -196,21 +197,21 @@ pub(crate) struct ManArguments {}
 
 fn at_least_one(text: &str) -> Result<usize, String> {
     match text.parse() {
-        Ok(0) => Err("one is the least".to_owned()),
+        Ok(0) => Err("give at least 1".to_owned()),
         Ok(number) => Ok(number),
         Err(error) => Err(format!("{error}")),
     }
 }
 
 fn up_to_an_hour(text: &str) -> Result<Duration, String> {
-    let time = time_span::parse(text)?;
-    if time > Duration::from_secs(60 * 60) {
-        return Err("an hour (1h) is the most".to_owned());
+    let duration = duration::parse(text)?;
+    if duration > Duration::from_secs(60 * 60) {
+        return Err("give at most an hour (1h)".to_owned());
     }
-    Ok(time)
+    Ok(duration)
 }
 
-/// Looks without a pause would keep the store busy for nothing.
-fn interval(text: &str) -> Result<Duration, String> {
-    time_span::parse(text).map(|time| time.max(Duration::from_millis(50)))
+/// Parses an interval and raises it to the minimum, so that the store is not queried without a pause.
+fn watch_interval(text: &str) -> Result<Duration, String> {
+    duration::parse(text).map(|duration| duration.max(Duration::from_millis(50)))
 }

@@ -1,74 +1,79 @@
-//! What the program's exit codes mean.
+//! Exit codes of the program.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
 
 use turnlock::Error;
 
-use crate::visible::harmless;
+use crate::escape::escape_message;
 
-/// Wrong usage: `EX_USAGE`.
+/// Usage error: `EX_USAGE`.
 pub(crate) const USAGE: u8 = 64;
-/// The key holds something that is no lock: `EX_DATAERR`.
-pub(crate) const FOREIGN: u8 = 65;
+/// The key of the name holds data that is not a lock: `EX_DATAERR`.
+pub(crate) const DATA_ERROR: u8 = 65;
 /// The store cannot be reached: `EX_UNAVAILABLE`.
 pub(crate) const UNAVAILABLE: u8 = 69;
-/// A fault of ours, or of the system: `EX_SOFTWARE`.
-pub(crate) const FAULT: u8 = 70;
-/// The store refuses: `EX_NOPERM`.
+/// Internal error, or an error of the operating system: `EX_SOFTWARE`.
+pub(crate) const INTERNAL_ERROR: u8 = 70;
+/// The store denies access: `EX_NOPERM`.
 pub(crate) const DENIED: u8 = 77;
 /// The lock was lost while the command ran, or before it was started.
 pub(crate) const LOST: u8 = 79;
-/// The command is there and cannot be run.
+/// The command exists and cannot be executed.
 pub(crate) const NOT_EXECUTABLE: u8 = 126;
-/// There is no such command.
+/// The command does not exist.
 pub(crate) const NOT_FOUND: u8 = 127;
 
-/// Says what is wrong with the command line, or prints the help that was asked for.
-pub(crate) fn of_usage(error: &clap::Error) -> ExitCode {
-    // A reader that went away is no error of ours.
+/// Prints a usage error, or the help text that was requested.
+pub(crate) fn report_usage(error: &clap::Error) -> ExitCode {
+    // A closed output is not an error.
     let _ = error.print();
     if error.use_stderr() { ExitCode::from(USAGE) } else { ExitCode::SUCCESS }
 }
 
-/// Says what went wrong.
-pub(crate) fn of_error(error: &anyhow::Error) -> ExitCode {
-    // Whoever read our output has enough of it.
+/// Prints an error and returns its exit code.
+pub(crate) fn report_error(error: &anyhow::Error) -> ExitCode {
+    // The reader has closed our output.
     if error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe) {
         return ExitCode::SUCCESS;
     }
-    let _ = writeln!(anstream::stderr(), "turnlock: {}", harmless(&words_of(error)));
+    let _ = writeln!(anstream::stderr(), "turnlock: {}", escape_message(&message(error)));
     ExitCode::from(code_of(error))
 }
 
-/// What went wrong, and why. Some errors say why themselves, which once is enough.
-pub(crate) fn words_of(error: &anyhow::Error) -> String {
-    let mut words = String::new();
+/// The error and its causes, in one line.
+///
+/// A cause that the error already includes in its own text is not repeated.
+pub(crate) fn message(error: &anyhow::Error) -> String {
+    let mut message = String::new();
     for cause in error.chain().map(ToString::to_string) {
-        if words.is_empty() {
-            words = cause;
-        } else if !words.ends_with(&cause) {
-            words = format!("{words}: {cause}");
+        if message.is_empty() {
+            message = cause;
+        } else if !message.ends_with(&cause) {
+            message = format!("{message}: {cause}");
         }
     }
-    words
+    message
 }
 
-/// The exit code for what went wrong.
+/// The exit code for an error.
 pub(crate) fn code_of(error: &anyhow::Error) -> u8 {
-    error.chain().find_map(|cause| cause.downcast_ref::<Error>()).map_or(FAULT, code_of_ours)
+    let ours = error.chain().find_map(|cause| cause.downcast_ref::<Error>());
+    ours.map_or(INTERNAL_ERROR, code_of_library_error)
 }
 
-fn code_of_ours(error: &Error) -> u8 {
+fn code_of_library_error(error: &Error) -> u8 {
     match error {
         Error::Unavailable { .. } | Error::NotEnoughReplicas { .. } | Error::InDoubt { .. } => UNAVAILABLE,
         Error::Denied { .. } => DENIED,
-        Error::Corrupt { .. } => FOREIGN,
+        Error::NotALock { .. } | Error::WrongKind { .. } => DATA_ERROR,
         Error::Lost { .. } => LOST,
-        Error::BadName(_) | Error::BadLease(_) | Error::BadConfiguration { .. } | Error::Unsupported(_) => {
-            USAGE
-        }
-        _ => FAULT,
+        Error::BadName(_)
+        | Error::BadLease(_)
+        | Error::BadArgument { .. }
+        | Error::BadConfiguration { .. }
+        | Error::Unsupported(_) => USAGE,
+        _ => INTERNAL_ERROR,
     }
 }
 
@@ -79,12 +84,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cause_is_told_once() {
-        let source = std::sync::Arc::new(io::Error::other("nobody is there"));
+    fn a_cause_is_printed_once() {
+        let source = std::sync::Arc::new(io::Error::other("connection refused"));
         let error = Error::Unavailable { what: "a search".to_owned(), source };
-        let expected = "the store cannot serve a search now: nobody is there";
-        assert_eq!(words_of(&error.clone().into()), expected);
-        let error = Err::<(), _>(error).context("in vain").unwrap_err();
-        assert_eq!(words_of(&error), format!("in vain: {expected}"));
+        let expected = "the store is not available for a search: connection refused";
+        assert_eq!(message(&error.clone().into()), expected);
+        let error = Err::<(), _>(error).context("ls failed").unwrap_err();
+        assert_eq!(message(&error), format!("ls failed: {expected}"));
     }
 }

@@ -1,14 +1,14 @@
-//! The program `turnlock`: runs a command under a lock, and shows who holds what.
+//! The program `turnlock`: runs a command under a lock, and inspects locks.
 
 mod arguments;
+mod commands;
+mod duration;
+mod escape;
 mod exit_code;
 mod manual;
 mod run;
 mod run_arguments;
-mod see;
 mod store;
-mod time_span;
-mod visible;
 
 use std::process::ExitCode;
 
@@ -16,34 +16,35 @@ use arguments::{Arguments, Command};
 use clap::Parser;
 
 fn main() -> ExitCode {
-    if let Some(code) = run::take_over() {
+    if let Some(code) = run::exec_if_helper() {
         return code;
     }
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
-        Err(error) => return exit_code::of_usage(&error),
+        Err(error) => return exit_code::report_usage(&error),
     };
-    // One thread: the command must be started by the thread that lives as long as the program.
+    // Single-threaded: the parent-death signal of the command is bound to the thread that spawns it, and the main thread
+    // lives as long as the process.
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return exit_code::of_error(&error.into()),
+        Err(error) => return exit_code::report_error(&error.into()),
     };
-    let outcome = runtime.block_on(perform(arguments));
-    outcome.unwrap_or_else(|error| exit_code::of_error(&error))
+    let outcome = runtime.block_on(dispatch(arguments));
+    outcome.unwrap_or_else(|error| exit_code::report_error(&error))
 }
 
-async fn perform(arguments: Arguments) -> anyhow::Result<ExitCode> {
+async fn dispatch(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let Arguments { store, command } = arguments;
     match command {
         Command::Run(run) => run::run(&store, run).await,
-        Command::Ls(ls) => see::ls(&store, ls).await,
-        Command::Show(show) => see::show(&store, show).await,
-        Command::Watch(watch) => see::watch(&store, watch).await,
-        Command::Unlock(unlock) => see::unlock(&store, unlock).await,
-        Command::Doctor(doctor) => see::doctor(&store, doctor).await,
-        Command::Acl(acl) => see::acl(&acl),
-        Command::Bench(bench) => see::bench(&store, bench).await,
-        Command::Completions(completions) => see::completions(&completions),
-        Command::Man(_) => see::man(),
+        Command::Ls(ls) => commands::ls(&store, ls).await,
+        Command::Show(show) => commands::show(&store, show).await,
+        Command::Watch(watch) => commands::watch(&store, watch).await,
+        Command::Unlock(unlock) => commands::unlock(&store, unlock).await,
+        Command::Doctor(doctor) => commands::doctor(&store, doctor).await,
+        Command::Acl(acl) => commands::acl(&acl),
+        Command::Bench(bench) => commands::bench(&store, bench).await,
+        Command::Completions(completions) => commands::completions(&completions),
+        Command::Man(_) => commands::man(),
     }
 }

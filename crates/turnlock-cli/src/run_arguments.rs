@@ -3,63 +3,67 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use crate::time_span;
+use crate::duration;
 
 /// Run a command under a lock
 #[derive(Args, Debug)]
-#[allow(clippy::doc_markdown, clippy::struct_excessive_bools, reason = "help for people, about flags")]
+#[allow(
+    clippy::doc_markdown,
+    clippy::struct_excessive_bools,
+    reason = "these comments are help texts of flags"
+)]
 pub(crate) struct RunArguments {
-    /// Do not wait: when somebody holds the lock, exit with the conflict code
+    /// Do not wait: if the lock is held, exit with the conflict code
     #[arg(short, long, visible_alias = "nb", conflicts_with = "wait")]
     pub(crate) nonblock: bool,
-    /// Wait at most so long (500ms, 2s, 1m; a bare number is seconds), then exit with the conflict code
-    #[arg(short, long, value_name = "DURATION", visible_alias = "timeout", value_parser = time_span::parse)]
+    /// Wait at most this long (500ms, 2s, 1m; a bare number is seconds), then exit with the conflict code
+    #[arg(short, long, value_name = "DURATION", visible_alias = "timeout", value_parser = duration::parse)]
     pub(crate) wait: Option<Duration>,
-    /// The exit code when the lock was not to be had
+    /// Exit code if the lock was not acquired
     #[arg(short = 'E', long, value_name = "N", default_value_t = 1)]
     pub(crate) conflict_exit_code: u8,
-    /// Share the lock with other readers: the reading side of a read-write lock
+    /// Take the read side of a read-write lock, which readers share
     #[arg(short = 's', long, visible_alias = "shared", group = "kind")]
     pub(crate) read: bool,
-    /// The writing side of a read-write lock
+    /// Take the write side of a read-write lock
     #[arg(short = 'x', long, visible_alias = "exclusive", group = "kind")]
     pub(crate) write: bool,
-    /// Turns in the order of arrival, over all processes and machines
+    /// Grant in order of arrival, across all processes and machines
     #[arg(long, group = "kind")]
     pub(crate) fair: bool,
-    /// With a token that rises with every grant, in TURNLOCK_TOKEN
+    /// Set TURNLOCK_TOKEN to a fencing token that increases with every grant
     #[arg(long, group = "kind")]
     pub(crate) fenced: bool,
-    /// A bare key (SET NX), as redis-py, redsync and node-redlock use it
+    /// Use a plain key (SET NX), compatible with redis-py, redsync and node-redlock
     #[arg(long, group = "kind")]
     pub(crate) plain: bool,
-    /// At most N at once. All runs of one name should say the same number
+    /// Allow N commands at once. Use the same number everywhere for one name
     #[arg(long, value_name = "N", group = "kind")]
     pub(crate) permits: Option<u32>,
-    /// Hold the lock for a fixed time. The command gets TERM --kill-after before the end, and KILL at the end. When not given,
+    /// Hold the lock for a fixed time. The command gets TERM --kill-after before the end, and KILL at the end. By default,
     /// the lock is renewed while the command runs
-    #[arg(long, value_name = "DURATION", conflicts_with = "watchdog", value_parser = time_span::parse)]
+    #[arg(long, value_name = "DURATION", conflicts_with = "watchdog", value_parser = duration::parse)]
     pub(crate) lease: Option<Duration>,
-    /// How long the lock outlives this program when it dies without a word
-    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = time_span::parse)]
+    /// Lease of a renewed lock: how long the lock stays held if this program dies
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration::parse)]
     pub(crate) watchdog: Duration,
-    /// Keep the lock so long from its beginning even when the command ends sooner: one run a period over a fleet
-    #[arg(long, value_name = "DURATION", value_parser = time_span::parse)]
+    /// Hold the lock at least this long from its grant, even if the command ends sooner: one run per period across a fleet
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     pub(crate) at_least: Option<Duration>,
-    /// What happens to the command when the lock is about to be lost
-    #[arg(long, value_name = "WHAT", value_enum, default_value_t = OnLost::Term)]
+    /// What to do with the command when the lock is about to be lost
+    #[arg(long, value_name = "ACTION", value_enum, default_value_t = OnLost::Term)]
     pub(crate) on_lost: OnLost,
-    /// How long before the end of the lock the command gets TERM; KILL follows at the end [default: a tenth of the lease, at
-    /// most 10s]. When given, also the time between a forwarded TERM or INT and KILL
-    #[arg(long, value_name = "DURATION", value_parser = time_span::parse)]
+    /// Time between TERM and KILL when the lock ends; KILL is sent at the end [default: a tenth of the lease, at most 10s].
+    /// If given, also the time between a forwarded TERM or INT and KILL
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     pub(crate) kill_after: Option<Duration>,
-    /// What others see of this run; the command's name when not given
+    /// Name of this run that others see; the name of the command by default
     #[arg(long, value_name = "TEXT")]
     pub(crate) label: Option<String>,
-    /// Tell what happens as JSON, one event a line, on standard error
+    /// Print events as JSON on standard error, one per line
     #[arg(long, conflicts_with = "quiet")]
     pub(crate) json: bool,
-    /// Say nothing of our own on standard error
+    /// Print nothing on standard error, except why the command could not run
     #[arg(short, long)]
     pub(crate) quiet: bool,
     /// The name of the lock
@@ -70,13 +74,13 @@ pub(crate) struct RunArguments {
     pub(crate) command: Vec<OsString>,
 }
 
-/// What happens to the command when the lock is about to be lost.
+/// What to do with the command when the lock is about to be lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OnLost {
     /// TERM --kill-after before the lock ends, and KILL when it ends
     Term,
     /// KILL when the lock ends
     Kill,
-    /// Only a word on standard error: the command goes on without the lock
+    /// Only a warning on standard error: the command continues without the lock
     Warn,
 }

@@ -1,31 +1,33 @@
-//! How long to wait before asking again when the server did not answer.
+//! How long to wait before a failed request is retried.
 
 use std::time::Duration;
 
-/// Pauses that double from one failure to the next, half of each by chance, so that many clients that failed together
-/// do not come back together.
+/// Exponential backoff with jitter.
+///
+/// The pause doubles with each failure up to a maximum. Half of each pause is random, so that clients that
+/// failed at the same time do not retry at the same time.
 #[derive(Clone, Debug)]
 pub struct Backoff {
     next: Duration,
-    most: Duration,
+    max: Duration,
 }
 
 impl Backoff {
-    /// Pauses that start at about `first` and grow to about `most`.
-    pub fn new(first: Duration, most: Duration) -> Self {
-        Self { next: first.min(most), most }
+    /// Creates a backoff whose pauses start at about `first` and grow to about `max`.
+    pub fn new(first: Duration, max: Duration) -> Self {
+        Self { next: first.min(max), max }
     }
 
-    /// The next pause; `chance` is a random number from 0 to 1.
-    pub fn pause(&mut self, chance: f64) -> Duration {
+    /// Returns the next pause. `random` is a number from 0 to 1.
+    pub fn pause(&mut self, random: f64) -> Duration {
         let full = self.next;
-        self.next = (full * 2).min(self.most);
-        full / 2 + (full / 2).mul_f64(chance.clamp(0.0, 1.0))
+        self.next = (full * 2).min(self.max);
+        full / 2 + (full / 2).mul_f64(random.clamp(0.0, 1.0))
     }
 }
 
 impl Default for Backoff {
-    /// From 10 ms to half a second.
+    /// From 10 ms to 500 ms.
     fn default() -> Self {
         Self::new(Duration::from_millis(10), Duration::from_millis(500))
     }
@@ -36,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_grow_to_the_limit_and_no_further() {
+    fn pauses_double_up_to_the_maximum() {
         let ms = Duration::from_millis;
         let mut backoff = Backoff::new(ms(10), ms(35));
         let pauses: Vec<_> = (0..4).map(|_| backoff.pause(1.0)).collect();

@@ -1,68 +1,80 @@
-//! What is left to do when a request got no answer: it may have arrived, or may still arrive.
+//! Requests without a reply: they may have arrived, or may still arrive.
 
 use std::time::Duration;
 
 use crate::Moment;
 
-/// A request whose outcome nobody knows.
+/// A request whose outcome is unknown.
 ///
-/// Its undo is certain to come after it in one of two cases only: when it was answered on the *same* connection, which
-/// keeps the order, or when it was answered *later than the request could still arrive*. Until then, it is repeated.
+/// An undo of the request is repeated until it is certain to have come after it. That is so in two cases
+/// only: the undo got its reply on the *same* connection, which preserves order, or it was sent *after the
+/// request could still arrive*.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Doubt {
     connection: u64,
-    over: Moment,
-    moot: Moment,
+    /// From when on the request cannot arrive any more.
+    arrival_end: Moment,
+    /// From when on whatever the request began has expired.
+    expiry: Moment,
 }
 
 impl Doubt {
-    /// How long something on the way may still deliver a request, at the most. What comes later than that can hold a lock
-    /// for one lease.
+    /// The longest time that the network is assumed to delay a request.
+    ///
+    /// A request that arrives later still can hold a lock for one lease.
     pub const DELIVERY: Duration = Duration::from_secs(60);
 
-    /// A request for `lease`, sent at `sent` on connection number `connection`.
+    /// Creates the doubt about a request for `lease`, sent at `sent` on connection number `connection`.
     ///
-    /// It is given as long to arrive as the lease lasts, which is what it costs if it comes later still.
+    /// The request is given one lease to arrive, at most [`DELIVERY`](Self::DELIVERY): a later arrival costs
+    /// one lease as well.
     pub fn new(connection: u64, sent: Moment, lease: Duration) -> Self {
         let window = lease.min(Self::DELIVERY);
-        let over = sent + window;
-        Self { connection, over, moot: over + window }
+        let arrival_end = sent + window;
+        Self { connection, arrival_end, expiry: arrival_end + window }
     }
 
-    /// A hold that may stand on the store until `end`, of which no request is under way: any answer settles it.
+    /// Creates the doubt about a hold that may exist until `end`.
+    ///
+    /// No request is under way: any reply to an undo settles it.
     pub fn of_standing_hold(end: Moment) -> Self {
-        Self { connection: NO_CONNECTION, over: Moment::from_micros(0), moot: end }
+        Self { connection: NO_CONNECTION, arrival_end: Moment::from_micros(0), expiry: end }
     }
 
-    /// Whether it is only that a hold may stand: no request is under way.
+    /// Returns `true` if no request is under way, and only a hold may exist.
     pub fn is_of_standing_hold(self) -> bool {
-        self.over == Moment::from_micros(0)
+        self.arrival_end == Moment::from_micros(0)
     }
 
-    /// The same, of a hold that may stand on the store until `end` besides.
+    /// Adds that a hold may exist on the store until `end`.
     #[must_use]
     pub fn lasting_until(self, end: Moment) -> Self {
-        Self { moot: self.moot.max(end), ..self }
+        Self { expiry: self.expiry.max(end), ..self }
     }
 
-    /// Whether an undo that was sent at `sent` on `connection`, and answered, settles the matter.
+    /// Returns `true` if a reply to an undo, sent at `sent` on `connection`, settles this.
     pub fn is_settled_by(self, connection: u64, sent: Moment) -> bool {
-        connection == self.connection || sent >= self.over
+        connection == self.connection || sent >= self.arrival_end
     }
 
-    /// Whether an undo sent at `sent` comes so late that whatever the request began has ended by itself: the window twice,
-    /// once for the request to arrive and once for what it began.
-    pub fn is_moot(self, sent: Moment) -> bool {
-        sent >= self.moot
-    }
-
-    /// What remains in doubt when `later`, a further request of the same hold, gets no answer either.
+    /// Returns `true` if what the request began has expired by `sent`.
     ///
-    /// Two connections cannot both be followed by one undo, so then only time settles it.
+    /// No undo is needed then. That is two windows after the request: one for its arrival, one for the lease that it began.
+    pub fn has_expired_by(self, sent: Moment) -> bool {
+        sent >= self.expiry
+    }
+
+    /// Combines the doubts about two requests of the same hold.
+    ///
+    /// One undo cannot follow requests on two connections, so then only time settles the doubt.
     #[must_use]
     pub fn and(self, later: Self) -> Self {
         let connection = if self.connection == later.connection { later.connection } else { NO_CONNECTION };
-        Self { connection, over: self.over.max(later.over), moot: self.moot.max(later.moot) }
+        Self {
+            connection,
+            arrival_end: self.arrival_end.max(later.arrival_end),
+            expiry: self.expiry.max(later.expiry),
+        }
     }
 }
 
@@ -76,17 +88,17 @@ mod tests {
     const WINDOW: Duration = Duration::from_secs(30);
 
     #[test]
-    fn an_undo_settles_by_order_or_by_time() {
+    fn an_undo_settles_a_doubt_by_order_or_by_time() {
         let sent = Moment::from_micros(0);
         let doubt = Doubt::new(3, sent, WINDOW);
         assert!(doubt.is_settled_by(3, sent));
         assert!(!doubt.is_settled_by(4, sent + Duration::from_secs(29)));
         assert!(doubt.is_settled_by(4, sent + WINDOW));
-        assert!(!doubt.is_moot(sent + WINDOW) && doubt.is_moot(sent + WINDOW * 2));
+        assert!(!doubt.has_expired_by(sent + WINDOW) && doubt.has_expired_by(sent + WINDOW * 2));
     }
 
     #[test]
-    fn doubts_on_two_connections_need_time() {
+    fn a_doubt_on_two_connections_is_settled_by_time_only() {
         let sent = Moment::from_micros(0);
         let later = sent + Duration::from_secs(1);
         let both = Doubt::new(3, sent, WINDOW).and(Doubt::new(4, later, WINDOW));

@@ -1,6 +1,6 @@
-//! Patterns for names, in the words of Redis.
+//! Glob patterns for names, in the syntax of Redis.
 
-/// A pattern that names match, or do not.
+/// A glob pattern for names.
 ///
 /// | in the pattern | matches |
 /// |---|---|
@@ -8,10 +8,10 @@
 /// | `?` | one character |
 /// | `[abc]`, `[a-c]` | one of these characters |
 /// | `[^abc]` | one character that is none of these |
-/// | `\*` | the character behind the backslash, as it is |
+/// | `\*` | the character after the backslash, literally |
 ///
-/// Any text is a pattern. A backslash at the end stands for itself, and brackets that are not closed end with the pattern.
-/// A character is one of Unicode, where Redis would count bytes.
+/// Any text is a valid pattern. A backslash at the end matches itself, and an unclosed bracket ends with the
+/// pattern. Characters are Unicode scalar values; Redis compares bytes.
 ///
 /// ```
 /// use turnlock_core::Glob;
@@ -24,19 +24,19 @@ pub struct Glob(Vec<Part>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Part {
-    Just(char),
-    One,
-    Any,
-    Of { ranges: Vec<(char, char)>, is_negated: bool },
+    Literal(char),
+    AnyChar,
+    AnyRun,
+    Set { ranges: Vec<(char, char)>, is_negated: bool },
 }
 
 impl Part {
-    fn takes(&self, character: char) -> bool {
+    fn matches_char(&self, character: char) -> bool {
         match self {
-            Self::Just(just) => *just == character,
-            Self::One => true,
-            Self::Any => false,
-            Self::Of { ranges, is_negated } => {
+            Self::Literal(literal) => *literal == character,
+            Self::AnyChar => true,
+            Self::AnyRun => false,
+            Self::Set { ranges, is_negated } => {
                 ranges.iter().any(|(first, last)| (*first..=*last).contains(&character)) != *is_negated
             }
         }
@@ -44,24 +44,24 @@ impl Part {
 }
 
 impl Glob {
-    /// Reads a pattern.
+    /// Parses a pattern. Never fails.
     pub fn new(pattern: &str) -> Self {
         let mut parts = Vec::new();
         let mut rest = pattern.chars();
         while let Some(character) = rest.next() {
             parts.push(match character {
-                '*' if parts.last() == Some(&Part::Any) => continue,
-                '*' => Part::Any,
-                '?' => Part::One,
-                '[' => set(&mut rest),
-                '\\' => Part::Just(rest.next().unwrap_or('\\')),
-                character => Part::Just(character),
+                '*' if parts.last() == Some(&Part::AnyRun) => continue,
+                '*' => Part::AnyRun,
+                '?' => Part::AnyChar,
+                '[' => parse_set(&mut rest),
+                '\\' => Part::Literal(rest.next().unwrap_or('\\')),
+                character => Part::Literal(character),
             });
         }
         Self(parts)
     }
 
-    /// The pattern that only this name matches.
+    /// Returns the pattern that matches `name` and nothing else.
     pub fn escape(name: &str) -> String {
         let mut pattern = String::with_capacity(name.len());
         for character in name.chars() {
@@ -73,57 +73,62 @@ impl Glob {
         pattern
     }
 
-    /// Whether the whole of `name` matches. The time it takes is that of one pass over the name for each part at the most.
+    /// Returns `true` if the whole of `name` matches.
+    ///
+    /// Takes at most one pass over the name per part of the pattern.
     pub fn matches(&self, name: &str) -> bool {
         let (mut part, mut rest) = (0, name.chars());
-        // The last `*`, and what is left of the name when it takes no more than it has so far.
-        let mut last_any = None;
+        // The part after the last `*`, and the rest of the name at which that part is tried next.
+        let mut last_run = None;
         loop {
             let before = rest.clone();
             match (self.0.get(part), rest.next()) {
-                (Some(Part::Any), _) => {
+                (Some(Part::AnyRun), _) => {
                     part += 1;
-                    last_any = Some((part, before.clone()));
+                    last_run = Some((part, before.clone()));
                     rest = before;
                 }
                 (None, None) => return true,
-                (Some(wanted), Some(character)) if wanted.takes(character) => part += 1,
+                (Some(wanted), Some(character)) if wanted.matches_char(character) => part += 1,
                 _ => {
-                    // The last `*` takes one character more. An earlier one need not: what stands between was found.
-                    let Some((behind, left)) = &mut last_any else { return false };
+                    // Backtrack: the last `*` matches one more character. Earlier ones need not, since the
+                    // parts between them have matched.
+                    let Some((next_part, left)) = &mut last_run else { return false };
                     if left.next().is_none() {
                         return false;
                     }
-                    (part, rest) = (*behind, left.clone());
+                    (part, rest) = (*next_part, left.clone());
                 }
             }
         }
     }
 
-    /// A pattern for Redis that all keys match which are `prefix` and a name that matches this, and few others.
+    /// Returns a Redis pattern for keys that are `prefix` followed by a matching name.
     ///
-    /// It has two `*` at the most: with many, older servers take very long for a key that nearly matches. And it has nothing
-    /// that Redis reads in another way than this type.
+    /// It matches all of those keys and few others: filter its results with [`matches`](Self::matches). It
+    /// has at most two `*`, since older servers take very long to match many of them against a key that
+    /// nearly matches. And it uses only syntax that Redis and this type read in the same way.
     pub fn widened(&self, prefix: &str) -> String {
-        let mut texts = self.0.split(|part| !matches!(part, Part::Just(_))).map(text);
-        let head = Self::escape(prefix) + &texts.next().map(|head| Self::escape(&head)).unwrap_or_default();
-        if self.0.iter().all(|part| matches!(part, Part::Just(_))) {
+        let mut literals = self.0.split(|part| !matches!(part, Part::Literal(_))).map(literal_text);
+        let head =
+            Self::escape(prefix) + &literals.next().map(|head| Self::escape(&head)).unwrap_or_default();
+        if self.0.iter().all(|part| matches!(part, Part::Literal(_))) {
             return head;
         }
-        match texts.max_by_key(String::len).filter(|text| !text.is_empty()) {
+        match literals.max_by_key(String::len).filter(|text| !text.is_empty()) {
             Some(longest) => head + "*" + &Self::escape(&longest) + "*",
             None => head + "*",
         }
     }
 }
 
-fn text(parts: &[Part]) -> String {
-    let just = |part: &Part| if let Part::Just(character) = part { Some(*character) } else { None };
-    parts.iter().filter_map(just).collect()
+fn literal_text(parts: &[Part]) -> String {
+    let literal = |part: &Part| if let Part::Literal(character) = part { Some(*character) } else { None };
+    parts.iter().filter_map(literal).collect()
 }
 
-/// What stands in brackets, of which the first was read.
-fn set(rest: &mut std::str::Chars<'_>) -> Part {
+/// Parses a bracket expression whose opening bracket was consumed.
+fn parse_set(rest: &mut std::str::Chars<'_>) -> Part {
     let is_negated = rest.as_str().starts_with('^');
     if is_negated {
         rest.next();
@@ -146,7 +151,7 @@ fn set(rest: &mut std::str::Chars<'_>) -> Part {
         };
         ranges.push((first.min(last), first.max(last)));
     }
-    Part::Of { ranges, is_negated }
+    Part::Set { ranges, is_negated }
 }
 
 #[cfg(test)]
@@ -160,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_match_as_those_of_redis_do() {
+    fn patterns_match_as_in_redis() {
         for (pattern, yes, no) in [
             ("", &[""][..], &["a"][..]),
             ("*", &["", "a", "a\nb\0", "日本"], &[]),
@@ -191,14 +196,14 @@ mod tests {
     }
 
     #[test]
-    fn many_stars_are_no_trouble() {
+    fn many_stars_match_in_bounded_time() {
         let (pattern, name) = ("a*".repeat(500) + "b", "a".repeat(4096));
         assert!(!matches(&pattern, &name));
         assert!(matches(&pattern, &(name + "b")));
     }
 
     #[test]
-    fn a_wider_pattern_has_what_is_known_of_the_key() {
+    fn a_widened_pattern_keeps_the_literal_parts_of_the_key() {
         let widened = |prefix, pattern| Glob::new(pattern).widened(prefix);
         assert_eq!(widened("app:", "orders"), "app:orders");
         assert_eq!(widened("a*:", "x?"), "a\\*:x*");
@@ -209,14 +214,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_escaped_name_matches_itself_alone(name in ".{0,12}", other in ".{0,12}") {
+        fn an_escaped_name_matches_only_itself(name in ".{0,12}", other in ".{0,12}") {
             let glob = Glob::new(&Glob::escape(&name));
             prop_assert!(glob.matches(&name));
             prop_assert_eq!(glob.matches(&other), name == other);
         }
 
         #[test]
-        fn what_matches_matches_the_wider_pattern_too(pattern in "[ab*?\\[\\]^\\\\-]{0,8}", name in "[ab^*-]{0,8}") {
+        fn a_matching_name_matches_the_widened_pattern_too(pattern in "[ab*?\\[\\]^\\\\-]{0,8}", name in "[ab^*-]{0,8}") {
             let glob = Glob::new(&pattern);
             if glob.matches(&name) {
                 let key = ["b*", name.as_str()].concat();

@@ -1,21 +1,24 @@
-//! The kinds of things that have a name on the store, and what follows from the kind.
+//! The kinds of primitives that a name can stand for, and how they differ.
+//!
+//! The rest of the code asks a [`Kind`] for its properties instead of matching on it, so that a new kind is
+//! defined here.
 
 /// What a name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// The reentrant lock.
     Lock,
-    /// The reentrant lock for a store without messages: the same key as [`Kind::Lock`].
+    /// The reentrant lock without messages: waiters poll. Shares its key with [`Kind::Lock`].
     Spin,
-    /// The reentrant lock with a token that rises with every grant.
+    /// The reentrant lock with a fencing token that rises with every grant.
     Fenced,
-    /// The reentrant lock that is granted in the order of arrival, over all processes.
+    /// The reentrant lock that is granted in the order of arrival, across all processes.
     Fair,
-    /// The reading side of a read-write lock.
+    /// The read side of a read-write lock.
     Read,
-    /// The writing side of a read-write lock.
+    /// The write side of a read-write lock.
     Write,
-    /// A value that is set if there is none: the lock of redis-py, redsync and node-redlock.
+    /// A value that is set if absent: the lock of redis-py, redsync and node-redlock.
     Plain,
     /// A number of permits without owners.
     Semaphore,
@@ -26,7 +29,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 10] = [
         Self::Lock,
         Self::Spin,
@@ -40,8 +43,8 @@ impl Kind {
         Self::Latch,
     ];
 
-    /// Whether holds of the two kinds, which stand under one name, can stand at the same time.
-    pub fn goes_with(self, other: Self) -> bool {
+    /// Returns `true` if holds of both kinds can exist under one name.
+    pub fn is_compatible_with(self, other: Self) -> bool {
         match self {
             Self::Read => other == Self::Read,
             Self::Semaphore | Self::Permits | Self::Latch => true,
@@ -49,47 +52,53 @@ impl Kind {
         }
     }
 
-    /// Whether waiters of this kind that stand one behind the other ask the store together, and not only the first.
-    pub fn asks_in_company(self) -> bool {
+    /// Returns `true` if adjacent waiters of this kind share the front of the local queue.
+    ///
+    /// They all send requests then, not only the first of them.
+    pub fn shares_front(self) -> bool {
         matches!(self, Self::Read | Self::Latch)
     }
 
-    /// Whether a hold may pass from one waiter to the next within a process, and whether its waiters let other processes go first.
-    /// Others have an order of their own, a token for each grant, or nobody who is told.
-    pub fn is_handed_over(self) -> bool {
+    /// Returns `true` if a hold may pass to a waiter of the same process.
+    ///
+    /// The waiters of these kinds also yield to other processes. The other kinds have an order of their own,
+    /// a token for each grant, or no messages about releases.
+    pub fn allows_hand_over(self) -> bool {
         self == Self::Lock
     }
 
-    /// Whether an end is told by a message. Where it is not, a waiter asks again and again.
-    pub fn is_told(self) -> bool {
+    /// Returns `true` if releases are published. Waiters of the other kinds poll.
+    pub fn publishes_releases(self) -> bool {
         !matches!(self, Self::Spin | Self::Plain)
     }
 
-    /// Whether a hold ends by itself when nobody renews it.
+    /// Returns `true` if a hold expires unless it is renewed.
     pub fn is_leased(self) -> bool {
         !matches!(self, Self::Semaphore | Self::Latch)
     }
 
-    /// Whether it can be seen on the store which client holds it. The id of a permit does not tell.
-    pub fn shows_clients(self) -> bool {
+    /// Returns `true` if the store shows which client a holder belongs to. The id of a permit does not.
+    pub fn identifies_clients(self) -> bool {
         !matches!(self, Self::Semaphore | Self::Permits | Self::Latch)
     }
 
-    /// Whether one who waits has left something on the store that must be taken away when it gives up: a place in a
-    /// queue, or the word that a writer waits.
-    pub fn leaves_traces(self) -> bool {
+    /// Returns `true` if the store keeps state about waiters.
+    ///
+    /// A waiter removes it when it gives up. The state is a position in a queue, or the intent of a writer.
+    pub fn stores_waiters(self) -> bool {
         matches!(self, Self::Fair | Self::Write)
     }
 
-    /// Whether a neighbour of another make may shorten the lease of a hold of this kind, so that a fixed lease, too,
-    /// has to be said again.
-    pub fn is_shortened_by_others(self) -> bool {
+    /// Returns `true` if clients of another implementation may shorten the lease of a hold.
+    ///
+    /// A fixed lease of such a kind is therefore renewed, too, for the time that it has left.
+    pub fn lease_may_be_shortened(self) -> bool {
         matches!(self, Self::Read | Self::Write)
     }
 
-    /// The kind that stands for all which are renewed by the same request.
+    /// Returns the kind that stands for all kinds renewed by the same request.
     #[must_use]
-    pub fn renewed_as(self) -> Self {
+    pub fn renewal_group(self) -> Self {
         match self {
             Self::Lock | Self::Spin | Self::Fenced | Self::Fair => Self::Lock,
             Self::Read | Self::Write => Self::Read,
@@ -97,8 +106,8 @@ impl Kind {
         }
     }
 
-    /// How this kind is called in messages to people.
-    pub fn noun(self) -> &'static str {
+    /// Returns the name of this kind for error messages and reports.
+    pub fn label(self) -> &'static str {
         match self {
             Self::Lock => "lock",
             Self::Spin => "spin lock",

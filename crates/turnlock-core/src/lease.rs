@@ -1,11 +1,13 @@
-//! How long a hold lasts, and how long its client may believe in it.
+//! How long a hold lasts on the store, and how long its client may rely on it.
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::Moment;
 
-/// How long the server keeps a hold without hearing of it again. What exists is valid.
+/// The time after which the store ends a hold that is not renewed.
+///
+/// Checked on construction, from [`MIN`](Lease::MIN) to [`MAX`](Lease::MAX), in whole milliseconds.
 ///
 /// ```
 /// use std::time::Duration;
@@ -25,17 +27,17 @@ pub struct Lease {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LeaseError {
-    /// A lease of nothing.
+    /// The duration is zero.
     #[error(
-        "a lease of zero would end before it begins: give at least {:?}, or none for a renewed lock",
+        "a lease of zero expires at once: use at least {:?}, or no lease for a lock that is renewed",
         Lease::MIN
     )]
     Zero,
-    /// Too short for a round trip to the server.
-    #[error("a lease of {0:?} is too short to be of use: give at least {min:?}", min = Lease::MIN)]
+    /// The duration is too short for a round trip to the server.
+    #[error("a lease of {0:?} is too short for a round trip: use at least {min:?}", min = Lease::MIN)]
     TooShort(Duration),
-    /// Too long to be meant, or to be written down by the server.
-    #[error("a lease of {0:?} is too long: give at most {max:?}", max = Lease::MAX)]
+    /// The duration is longer than ten years.
+    #[error("a lease of {0:?} is too long: use at most {max:?}", max = Lease::MAX)]
     TooLong(Duration),
 }
 
@@ -44,13 +46,17 @@ impl Lease {
     pub const MIN: Duration = Duration::from_millis(10);
     /// The longest lease: ten years.
     pub const MAX: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
-    /// The lease of a renewed lock when nothing else is said, as in Redisson.
+    /// The default lease of a renewed lock, as in Redisson.
     pub const WATCHDOG: Self = Self { millis: 30_000 };
 
-    /// As good as for ever: for what is held without a lease.
+    /// The longest lease, for holds that do not expire.
     pub const LONGEST: Self = Self { millis: Self::MAX.as_secs() * 1_000 };
 
-    /// Checks a duration. The server counts in milliseconds, so parts of one are rounded up.
+    /// Creates a lease, rounded up to whole milliseconds.
+    ///
+    /// # Errors
+    ///
+    /// [`LeaseError`] if the duration is out of bounds.
     pub fn new(duration: Duration) -> Result<Self, LeaseError> {
         if duration.is_zero() {
             return Err(LeaseError::Zero);
@@ -65,63 +71,70 @@ impl Lease {
         Ok(Self { millis: u64::try_from(millis).map_err(|_| LeaseError::TooLong(duration))? })
     }
 
-    /// The lease in milliseconds, as it goes over the wire.
+    /// Returns the lease in milliseconds, as on the wire.
     pub const fn as_millis(self) -> u64 {
         self.millis
     }
 
-    /// The lease as a duration.
+    /// Returns the lease as a duration.
     pub const fn as_duration(self) -> Duration {
         Duration::from_millis(self.millis)
     }
 
-    /// What is taken off the lease at the client, for clocks that run at slightly different speeds and for the time
-    /// that a decision takes: a hundredth of it and two milliseconds.
+    /// Returns the safety margin by which the client's view of the lease is shorter: 1 % and 2 ms.
+    ///
+    /// It covers clocks that run at slightly different speeds, and the time between a check and the work
+    /// after it.
     pub const fn margin(self) -> Duration {
         Duration::from_micros(self.millis * 10 + 2_000)
     }
 
-    /// Until when the client may believe in a hold that was granted or renewed by a request sent at `sent`.
+    /// Returns until when a hold is valid whose request was sent at `sent`.
     ///
-    /// Counted from *before* the request left, so it is over before the server can hand the lock on.
+    /// Counted from *before* the request was sent, so it ends before the server can grant the lock to another
+    /// owner.
     pub fn local_end(self, sent: Moment) -> Moment {
         sent + self.as_duration().saturating_sub(self.margin())
     }
 
-    /// How long after a confirmed renewal the next one is due: a third of the lease.
+    /// Returns the time from a confirmed renewal to the next one: a third of the lease.
     pub const fn renewal_period(self) -> Duration {
         Duration::from_micros(self.millis * 1000 / 3)
     }
 
-    /// When to renew a hold that was confirmed by a request sent at `sent`: after a third of the lease, brought forward to
-    /// the last of the moments, four in each such period, at which all holds of this lease are renewed together.
+    /// Returns when to renew a hold that was confirmed by a request sent at `sent`.
+    ///
+    /// That is after a third of the lease, rounded down to a multiple of a twelfth of the lease. So all holds
+    /// with the same lease are renewed in four batches per period.
     pub fn next_renewal(self, sent: Moment) -> Moment {
         let due = (sent + self.renewal_period()).as_micros();
         let grid = (self.millis * 1000 / 12).max(1);
         Moment::from_micros(due - due % grid)
     }
 
-    /// How long to wait for one answer when nobody set a time-out: `usual`, but a quarter of the lease at the most, so
-    /// that a missing answer leaves time to ask again.
+    /// Returns the default response time-out: `usual`, but at most a quarter of the lease.
     ///
-    /// Requests with the same limit share a call, so a limit below the usual one is [coarse](coarse_limit).
-    pub fn patience(self, usual: Duration) -> Duration {
+    /// So a missing reply leaves time for a retry. Requests with the same time-out share a call; a time-out
+    /// below `usual` is therefore [rounded](coarse_limit).
+    pub fn response_limit(self, usual: Duration) -> Duration {
         coarse_limit(self.as_duration() / 4, usual)
     }
 
-    /// Whether `timeout` is short enough for this lease: below a third of it.
+    /// Returns `true` if a response time-out is short enough for this lease: below a third of it.
     pub fn tolerates(self, timeout: Duration) -> bool {
         timeout < self.as_duration() / 3
     }
 }
 
-/// `limit` rounded down by an eighth at the most, so that there are few different limits; or `usual`, if that is less.
+/// Returns `limit` rounded down by at most an eighth, or `usual` if that is less.
+///
+/// So that there are few different time-outs, and requests can share a call.
 pub fn coarse_limit(limit: Duration, usual: Duration) -> Duration {
     if limit >= usual {
         return usual;
     }
     let millis = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
-    // The four highest bits.
+    // Keep the four highest bits.
     let rest = millis.checked_ilog2().unwrap_or_default().saturating_sub(3);
     Duration::from_millis(millis >> rest << rest)
 }
@@ -137,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn leases_out_of_bounds_are_refused() {
+    fn a_lease_out_of_bounds_is_an_error() {
         assert_eq!(Lease::new(Duration::ZERO), Err(LeaseError::Zero));
         assert_eq!(Lease::new(Duration::from_nanos(1)), Err(LeaseError::TooShort(Duration::from_nanos(1))));
         assert_eq!(Lease::new(Duration::MAX), Err(LeaseError::TooLong(Duration::MAX)));
@@ -151,14 +164,14 @@ mod tests {
     }
 
     #[test]
-    fn the_local_end_comes_before_the_servers() {
+    fn the_local_end_is_before_the_end_on_the_server() {
         let sent = Moment::from_micros(1_000_000);
         for millis in [10, 100, 30_000, 3_600_000] {
             let lease = Lease::new(Duration::from_millis(millis)).expect("valid");
-            let believed = lease.local_end(sent).since(sent);
+            let valid = lease.local_end(sent).since(sent);
             let expected = lease.as_duration().mul_f64(0.99).saturating_sub(Duration::from_millis(2));
-            assert_eq!(believed, expected);
-            assert!(believed > lease.renewal_period());
+            assert_eq!(valid, expected);
+            assert!(valid > lease.renewal_period());
         }
     }
 
@@ -179,20 +192,20 @@ mod tests {
     }
 
     #[test]
-    fn a_time_out_must_be_below_a_third() {
+    fn a_response_time_out_must_be_below_a_third_of_the_lease() {
         let lease = Lease::new(Duration::from_secs(3)).expect("valid");
         assert!(lease.tolerates(Duration::from_millis(999)));
         assert!(!lease.tolerates(Duration::from_secs(1)));
-        assert!(lease.tolerates(lease.patience(Duration::from_secs(60))));
+        assert!(lease.tolerates(lease.response_limit(Duration::from_secs(60))));
     }
 
     #[test]
-    fn similar_leases_have_the_same_limit() {
+    fn similar_leases_have_the_same_response_time_out() {
         let usual = Duration::from_secs(1);
         let limits: std::collections::BTreeSet<_> = (2_000..4_000)
             .map(|millis| {
                 let lease = Lease::new(Duration::from_millis(millis)).expect("valid");
-                let limit = lease.patience(usual);
+                let limit = lease.response_limit(usual);
                 let quarter = lease.as_duration() / 4;
                 assert!(limit <= quarter && limit + quarter / 8 > quarter, "{limit:?} of {lease:?}");
                 limit
@@ -200,7 +213,7 @@ mod tests {
             .collect();
         assert!(limits.len() <= 9, "{limits:?}");
         let longer = Lease::new(Duration::from_secs(4)).expect("valid");
-        assert_eq!(longer.patience(usual), usual);
+        assert_eq!(longer.response_limit(usual), usual);
         assert_eq!(coarse_limit(Duration::from_millis(7), usual), Duration::from_millis(7));
         assert_eq!(coarse_limit(Duration::ZERO, usual), Duration::ZERO);
     }

@@ -1,24 +1,29 @@
 //! The rules of turnlock, as pure code.
 //!
-//! Nothing here does I/O, reads a clock or knows a runtime: time is an argument ([`Moment`]), chance is an argument,
-//! and every answer is an enum. The library `turnlock` puts these rules to work on Redis and in memory; its tests
-//! compare the executable models in [`model`] with the Lua scripts, step by step.
+//! Nothing here does I/O, reads a clock or depends on a runtime. Time is an argument ([`Moment`]), randomness
+//! is an argument, and every outcome is an enum, so each rule can be tested on its own and explored
+//! exhaustively.
+//!
+//! The crate `turnlock` runs these rules: its engine decides by them when to send, wait, renew and retry, and
+//! its memory and file stores execute the models in [`model`] directly. On Redis the same steps are Lua
+//! scripts; the tests of `turnlock` run both with the same histories and compare every reply and every state.
+//!
+//! Start with [`model`]: it defines what a lock is. Then read [`lease`] and [`doubt`], on which safety rests.
 //!
 //! | module | what it decides |
 //! |---|---|
+//! | [`kind`] | which primitives exist, and how they differ |
+//! | [`name`] | key, channel and cluster slot of a lock name |
+//! | [`owner`] | the identity of a holder: `<client uuid>:<number>` |
 //! | [`glob`] | which names match a pattern |
-//! | [`kind`] | what a name stands for, and what follows from that |
-//! | [`name`] | lock name → key, channel and cluster slots |
-//! | [`owner`] | who holds: `<client uuid>:<number>` |
-//! | [`lease`] | how long a hold lasts, and how long its client may believe in it |
-//! | [`model`] | what each step does to a lock, and what it answers |
-//! | [`wait_queue`], [`wait_step`], [`courtesy`] | who of the local waiters asks the server, and when |
-//! | [`renewal`] | which hold is looked at next |
-//! | [`tally`] | what several servers' answers to one question decide |
-//! | [`backoff`], [`doubt`], [`request`], [`verdict`] | what to do when an answer is missing or surprising |
+//! | [`model`] | what each step does to a lock, and what it replies |
+//! | [`lease`] | how long a hold lasts on the store, and how long its client may rely on it |
+//! | [`renewal`] | which hold is due next |
+//! | [`wait_queue`], [`wait_step`], [`yielding`] | which local waiter sends a request, and when |
+//! | [`backoff`], [`doubt`], [`request`], [`not_held`] | what to do when a reply is missing or unexpected |
+//! | [`tally`] | what the replies of several servers to one request decide |
 
 pub mod backoff;
-pub mod courtesy;
 pub mod doubt;
 pub mod glob;
 pub mod kind;
@@ -26,17 +31,17 @@ pub mod lease;
 pub mod model;
 mod moment;
 pub mod name;
+pub mod not_held;
 pub mod owner;
 pub mod renewal;
 pub mod request;
 mod slot;
 pub mod tally;
-pub mod verdict;
 pub mod wait_queue;
 pub mod wait_step;
+pub mod yielding;
 
 pub use backoff::Backoff;
-pub use courtesy::Courtesy;
 pub use doubt::Doubt;
 pub use glob::Glob;
 pub use kind::Kind;
@@ -45,3 +50,4 @@ pub use moment::Moment;
 pub use name::{LockName, NameError};
 pub use owner::{ClientId, OwnerId};
 pub use slot::slot;
+pub use yielding::Yielding;

@@ -1,4 +1,6 @@
-//! Lock names, and the keys, channels and slots that follow from them by Redisson's brace rule.
+//! Lock names, and the keys, channels and cluster slots derived from them.
+//!
+//! Keys and channels are those of Redisson, so that both libraries use the same locks.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -6,11 +8,13 @@ use std::sync::Arc;
 
 use crate::{ClientId, Kind, OwnerId, slot};
 
-/// The name of a lock, or of another thing of the family, checked once: what exists is neither empty nor too long.
+/// The name of a lock or of another primitive, with its [`Kind`].
 ///
-/// The key on Redis is the name itself, behind the client's key prefix if it has one. Two names are equal when they have
-/// one key and those who wait for them wait for the same messages: a lock, a spin lock and a fenced lock of one name are,
-/// and so are the two sides of a read-write lock.
+/// Checked on construction: a name is neither empty nor too long. The key on Redis is the client's key prefix
+/// followed by the name.
+///
+/// Two names are equal if they have the same key and the same channel, whatever their kinds: a lock, a spin
+/// lock and a fenced lock of one name are equal, and so are the two sides of a read-write lock.
 ///
 /// ```
 /// use turnlock_core::LockName;
@@ -21,39 +25,50 @@ use crate::{ClientId, Kind, OwnerId, slot};
 /// # Ok::<(), turnlock_core::NameError>(())
 /// ```
 #[derive(Clone)]
-pub struct LockName(Arc<Text>);
+pub struct LockName(Arc<Inner>);
 
-struct Text {
+struct Inner {
     kind: Kind,
     key: Box<str>,
     channel: Box<str>,
-    /// How much of the channel is common to all who wait for this name.
+    /// The length of the part of the channel that all waiters for this name have in common.
     common_len: usize,
     prefix_len: usize,
 }
 
-/// Why a text cannot be the name of a lock.
+/// Why a text cannot be a lock name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NameError {
     /// The name is empty.
-    #[error("a lock needs a name: the given one is empty")]
+    #[error("a lock needs a name, and this one is empty")]
     Empty,
     /// The name, with the key prefix, has too many bytes.
-    #[error("the name of a lock, with its key prefix, may have {max} bytes and this one has {0}: use a shorter one, or a digest of it", max = LockName::MAX_LEN)]
+    #[error(
+        "a lock name of {0} bytes, key prefix included, is too long: use at most {max}, for example a hash of the name",
+        max = LockName::MAX_LEN
+    )]
     TooLong(usize),
 }
 
 impl LockName {
-    /// The most bytes that a name may have, key prefix included.
+    /// The maximum length of a name in bytes, key prefix included.
     pub const MAX_LEN: usize = 4096;
 
-    /// Checks the name of a reentrant lock.
+    /// Creates the name of a reentrant lock, without a key prefix.
+    ///
+    /// # Errors
+    ///
+    /// [`NameError`] if the name is empty or too long.
     pub fn parse(name: &str) -> Result<Self, NameError> {
         Self::of(Kind::Lock, "", name)
     }
 
-    /// Checks the name of a thing of this kind that gets `prefix` in front of it on the server.
+    /// Creates the name of a primitive whose key is `prefix` followed by `name`.
+    ///
+    /// # Errors
+    ///
+    /// [`NameError`] if the name is empty, or too long with its prefix.
     pub fn of(kind: Kind, prefix: &str, name: &str) -> Result<Self, NameError> {
         if name.is_empty() {
             return Err(NameError::Empty);
@@ -67,23 +82,23 @@ impl LockName {
             Kind::Lock | Kind::Spin | Kind::Fenced | Kind::Fair => prefixed("redisson_lock__channel", &key),
             Kind::Read | Kind::Write => prefixed("redisson_rwlock", &key),
             Kind::Semaphore | Kind::Permits => prefixed("redisson_sc", &key),
-            // Always with braces, whatever the name has.
+            // Redisson adds braces here even if the name has some.
             Kind::Latch => format!("redisson_countdownlatch__channel__{{{key}}}"),
-            // Nobody tells anything there: only to tell this name from others.
+            // Nothing is published there. It only makes the name differ from those of other kinds.
             Kind::Plain => prefixed("turnlock_plain", &key),
         };
         let common_len = channel.len();
         let channel = channel.into_boxed_str();
-        Ok(Self(Arc::new(Text { kind, key, channel, common_len, prefix_len: prefix.len() })))
+        Ok(Self(Arc::new(Inner { kind, key, channel, common_len, prefix_len: prefix.len() })))
     }
 
-    /// What the keys match in which clients say who they are.
+    /// The Redis pattern of the keys that hold client records.
     pub const CLIENTS: &str = "turnlock_client:*";
 
-    /// The key in which a client says who it is, as the name of a plain value.
+    /// Returns the name of a client's record.
     pub fn of_client(client: ClientId) -> Self {
         let (key, prefix_len) = (format!("turnlock_client:{client}").into_boxed_str(), 0);
-        Self(Arc::new(Text {
+        Self(Arc::new(Inner {
             kind: Kind::Plain,
             channel: key.clone(),
             common_len: key.len(),
@@ -92,71 +107,71 @@ impl LockName {
         }))
     }
 
-    /// The same name for one waiter of a fair lock, who has a channel of its own.
+    /// Returns this name with the channel of one waiter of a fair lock.
     #[must_use]
     pub fn for_waiter(&self, waiter: &OwnerId) -> Self {
         let channel = [self.common_channel(), ":", waiter.as_str()].concat().into_boxed_str();
-        let Text { kind, ref key, common_len, prefix_len, .. } = *self.0;
-        Self(Arc::new(Text { kind, key: key.clone(), channel, common_len, prefix_len }))
+        let Inner { kind, ref key, common_len, prefix_len, .. } = *self.0;
+        Self(Arc::new(Inner { kind, key: key.clone(), channel, common_len, prefix_len }))
     }
 
-    /// The same name as that of a thing of another kind.
+    /// Returns this name as the name of another kind of primitive.
     #[must_use]
-    pub fn of_other_kind(&self, kind: Kind) -> Self {
+    pub fn with_kind(&self, kind: Kind) -> Self {
         let (prefix, name) = self.0.key.split_at(self.0.prefix_len);
         Self::of(kind, prefix, name).unwrap_or_else(|_| self.clone())
     }
 
-    /// What the name stands for.
+    /// Returns the kind of primitive that the name stands for.
     pub fn kind(&self) -> Kind {
         self.0.kind
     }
 
-    /// The name as the user wrote it.
+    /// Returns the name without the key prefix.
     pub fn as_str(&self) -> &str {
         &self.0.key[self.0.prefix_len..]
     }
 
-    /// The key of the lock's hash.
+    /// Returns the main key of the primitive.
     pub fn key(&self) -> &str {
         &self.0.key
     }
 
-    /// The channel on which a release is told to those who use this name.
+    /// Returns the channel on which releases are published.
     pub fn channel(&self) -> &str {
         &self.0.channel
     }
 
-    /// The channel without what [`for_waiter`](LockName::for_waiter) added.
+    /// Returns the channel that all waiters share, without what [`for_waiter`](LockName::for_waiter) added.
     pub fn common_channel(&self) -> &str {
         &self.0.channel[..self.0.common_len]
     }
 
-    /// Whether the channel is one waiter's own.
+    /// Returns `true` if the channel is that of one waiter.
     pub fn is_for_one_waiter(&self) -> bool {
         self.0.common_len < self.0.channel.len()
     }
 
-    /// A key beside this one, by Redisson's rule for prefixes: `P:{N}`, or `P:N` when the name has braces.
+    /// Returns a related key by Redisson's rule for prefixes: `P:{N}`, or `P:N` if the name has a `{`.
     pub fn beside(&self, prefix: &str) -> String {
         prefixed(prefix, self.key())
     }
 
-    /// A key under this one, by Redisson's rule for suffixes: `{N}:S`, or `N:S` when the name has braces.
+    /// Returns a related key by Redisson's rule for suffixes: `{N}:S`, or `N:S` if the name has a `{`.
     pub fn below(&self, suffix: &str) -> String {
         let key = self.key();
         if key.contains('{') { format!("{key}:{suffix}") } else { format!("{{{key}}}:{suffix}") }
     }
 
-    /// The cluster slot of the key.
+    /// Returns the cluster slot of the key.
     pub fn slot(&self) -> u16 {
         slot(self.key())
     }
 
-    /// Whether key and channel fall into different cluster slots.
+    /// Returns `true` if key and channel are in different cluster slots.
     ///
-    /// Only `{` is looked for by the brace rule, so names such as `a}b` or `a{` come out this way. They work on a single
-    /// server; on a cluster, a release would be refused, so such a name must be refused before it is taken.
+    /// The brace rule looks for `{` only, so this is true of names such as `a}b` or `a{`. They work on a
+    /// single server. A cluster rejects the release, so the acquire of such a name must be rejected first.
     pub fn splits_slots(&self) -> bool {
         slot(self.channel()) != self.slot()
     }
@@ -164,7 +179,7 @@ impl LockName {
 
 impl PartialEq for LockName {
     fn eq(&self, other: &Self) -> bool {
-        // By the brace rule `n` and `{n}` have one channel, and are two locks.
+        // By the brace rule `n` and `{n}` share a channel, but they are two locks.
         Arc::ptr_eq(&self.0, &other.0) || (self.channel() == other.channel() && self.key() == other.key())
     }
 }
@@ -189,7 +204,7 @@ impl fmt::Debug for LockName {
     }
 }
 
-/// Redisson's rule for names made from a prefix: `P:{N}`, and `P:N` when N has a `{` anywhere.
+/// Applies Redisson's rule for prefixes: `P:{N}`, or `P:N` if N has a `{` anywhere.
 fn prefixed(prefix: &str, name: &str) -> String {
     if name.contains('{') { format!("{prefix}:{name}") } else { format!("{prefix}:{{{name}}}") }
 }
@@ -199,18 +214,18 @@ mod tests {
     use super::*;
 
     fn name(text: &str) -> LockName {
-        LockName::parse(text).expect("a good name")
+        LockName::parse(text).expect("a valid name")
     }
 
     #[test]
-    fn the_brace_rule_looks_only_for_the_opening_brace() {
+    fn the_brace_rule_depends_on_the_opening_brace_only() {
         assert_eq!(name("n").channel(), "redisson_lock__channel:{n}");
         assert_eq!(name("a:{n}").channel(), "redisson_lock__channel:a:{n}");
         assert_eq!(name("x}y").channel(), "redisson_lock__channel:{x}y}");
     }
 
     #[test]
-    fn names_that_a_cluster_must_refuse_are_known() {
+    fn names_whose_key_and_channel_differ_in_slot_are_detected() {
         for good in ["orders", "a:{n}", "{n}", "with space", "ö"] {
             assert!(!name(good).splits_slots(), "{good}");
         }
@@ -221,23 +236,23 @@ mod tests {
 
     #[test]
     fn a_prefix_is_part_of_the_key_and_not_of_the_name() {
-        let name = LockName::of(Kind::Lock, "app:", "orders").expect("a good name");
+        let name = LockName::of(Kind::Lock, "app:", "orders").expect("a valid name");
         assert_eq!((name.as_str(), name.key()), ("orders", "app:orders"));
         assert_eq!(name.channel(), "redisson_lock__channel:{app:orders}");
     }
 
     #[test]
     fn each_kind_has_the_channel_that_redisson_uses() {
-        let channel = |kind, text| LockName::of(kind, "", text).expect("a good name").channel().to_owned();
+        let channel = |kind, text| LockName::of(kind, "", text).expect("a valid name").channel().to_owned();
         assert_eq!(channel(Kind::Read, "n"), "redisson_rwlock:{n}");
         assert_eq!(channel(Kind::Write, "a:{n}"), "redisson_rwlock:a:{n}");
         assert_eq!(channel(Kind::Semaphore, "n"), "redisson_sc:{n}");
         assert_eq!(channel(Kind::Latch, "a:{n}"), "redisson_countdownlatch__channel__{a:{n}}");
-        let fair = LockName::of(Kind::Fair, "", "n").expect("a good name");
-        let mine = fair.for_waiter(&OwnerId::from_wire("c:7"));
-        assert_eq!(mine.channel(), "redisson_lock__channel:{n}:c:7");
-        assert_eq!((mine.common_channel(), mine.key()), (fair.channel(), "n"));
-        assert!(mine.is_for_one_waiter() && !fair.is_for_one_waiter());
+        let fair = LockName::of(Kind::Fair, "", "n").expect("a valid name");
+        let waiter = fair.for_waiter(&OwnerId::from_wire("c:7"));
+        assert_eq!(waiter.channel(), "redisson_lock__channel:{n}:c:7");
+        assert_eq!((waiter.common_channel(), waiter.key()), (fair.channel(), "n"));
+        assert!(waiter.is_for_one_waiter() && !fair.is_for_one_waiter());
     }
 
     #[test]
@@ -248,14 +263,14 @@ mod tests {
     }
 
     #[test]
-    fn keys_beside_and_below_stay_in_the_slot() {
+    fn related_keys_are_in_the_slot_of_the_name() {
         assert_eq!(name("n").beside("redisson_lock_queue"), "redisson_lock_queue:{n}");
         assert_eq!(name("n").below("timeout"), "{n}:timeout");
         assert_eq!(name("a:{n}").below("timeout"), "a:{n}:timeout");
     }
 
     #[test]
-    fn bad_names_are_refused() {
+    fn an_empty_or_long_name_is_an_error() {
         assert_eq!(LockName::parse("").unwrap_err(), NameError::Empty);
         assert_eq!(LockName::of(Kind::Lock, "p:", "").unwrap_err(), NameError::Empty);
         assert!(LockName::parse(&"x".repeat(LockName::MAX_LEN)).is_ok());

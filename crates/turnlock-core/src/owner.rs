@@ -1,4 +1,4 @@
-//! Who holds a lock, as it stands on the wire.
+//! The identities of clients and owners, as written on the wire.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,27 +6,27 @@ use std::sync::Arc;
 use uuid::Uuid;
 use uuid::fmt::Hyphenated;
 
-/// The identity of one client: a random UUID, version 4, in lower case with dashes.
+/// The identity of one client: a random UUID (version 4), written in lower case with dashes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ClientId(Uuid);
 
 impl ClientId {
-    /// The identity made from 16 random bytes.
+    /// Creates an identity from 16 random bytes.
     pub fn from_random(bytes: [u8; 16]) -> Self {
         Self(uuid::Builder::from_random_bytes(bytes).into_uuid())
     }
 
-    /// The identity that reads so on the wire: no other spelling of the same UUID.
+    /// Parses an identity. Accepts only the spelling on the wire, no other one of the same UUID.
     pub fn from_wire(text: &str) -> Option<Self> {
         let client = Self(Uuid::try_parse(text).ok()?);
         let mut buffer = [0; Hyphenated::LENGTH];
-        let spelled = client.0.hyphenated().encode_lower(&mut buffer) == text;
-        spelled.then_some(client)
+        let is_canonical = client.0.hyphenated().encode_lower(&mut buffer) == text;
+        is_canonical.then_some(client)
     }
 
-    /// The owner with this number at this client.
+    /// Returns the owner with this number at this client.
     ///
-    /// The safety of a step that arrives late rests on numbers being used for one outermost hold and never again.
+    /// A number must be used for one outermost hold and never again: the safety of late requests rests on it.
     pub fn owner(self, number: u64) -> OwnerId {
         let mut buffer = [0; Hyphenated::LENGTH];
         let uuid = self.0.hyphenated().encode_lower(&mut buffer);
@@ -35,7 +35,7 @@ impl ClientId {
     }
 }
 
-/// A number in decimal, without an allocation: an owner is made for every hold.
+/// Formats a number without an allocation, since an owner is created for every hold.
 fn decimal(mut number: u64, digits: &mut [u8; 20]) -> &str {
     let mut start = digits.len();
     loop {
@@ -61,39 +61,40 @@ impl fmt::Debug for ClientId {
     }
 }
 
-/// An owner on the wire: `<client uuid>:<number>` for ours, any text for others'.
+/// The identity of a holder or waiter.
 ///
-/// Two owners are the same when their texts are.
+/// `<client uuid>:<number>` for turnlock and Redisson, any text for other clients. Owners are compared as
+/// texts.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(transparent))]
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OwnerId(Arc<str>);
 
 impl OwnerId {
-    /// An owner as it was found on the server.
+    /// Creates an owner from its text on the wire.
     pub fn from_wire(text: &str) -> Self {
         Self(text.into())
     }
 
-    /// The text on the wire.
+    /// Returns the text on the wire.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The client and the number, where the text has the form of ours and of Redisson's.
+    /// Returns the client and the number, if the text has the form `<client uuid>:<number>`.
     pub fn parts(&self) -> Option<(ClientId, u64)> {
         let (client, number) = self.0.split_once(':')?;
-        // A number may be written with a plus, an owner's is not.
+        // `parse` would also accept a leading plus.
         let number = number.bytes().all(|digit| digit.is_ascii_digit()).then_some(number)?;
         Some((ClientId::from_wire(client)?, number.parse().ok()?))
     }
 
-    /// The client that this owner belongs to, where its text names one.
+    /// Returns the client that this owner belongs to, if the text names one.
     pub fn client(&self) -> Option<ClientId> {
         self.parts().map(|(client, _)| client)
     }
 
-    /// Whether this owner belongs to `client`.
-    pub fn is_of(&self, client: ClientId) -> bool {
+    /// Returns `true` if this owner belongs to `client`.
+    pub fn belongs_to(&self, client: ClientId) -> bool {
         self.0.rsplit_once(':').is_some_and(|(uuid, _)| uuid == client.to_string())
     }
 }
@@ -115,22 +116,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_owner_reads_as_redissons_does() {
+    fn an_owner_has_the_form_of_redissons() {
         let client = ClientId::from_random([7; 16]);
         let owner = client.owner(12);
         assert_eq!(owner.as_str(), "07070707-0707-4707-8707-070707070707:12");
         assert_eq!(client.owner(0).as_str(), "07070707-0707-4707-8707-070707070707:0");
         assert_eq!(client.owner(u64::MAX).as_str(), format!("{client}:{}", u64::MAX));
-        assert!(owner.is_of(client));
-        assert!(!owner.is_of(ClientId::from_random([8; 16])));
+        assert!(owner.belongs_to(client));
+        assert!(!owner.belongs_to(ClientId::from_random([8; 16])));
         assert_eq!(owner.client(), Some(client));
-        for stranger in ["", "a:1", "07070707070747078707070707070707:1", "0707"] {
-            assert_eq!(OwnerId::from_wire(stranger).client(), None, "{stranger}");
+        for foreign in ["", "a:1", "07070707070747078707070707070707:1", "0707"] {
+            assert_eq!(OwnerId::from_wire(foreign).client(), None, "{foreign}");
         }
     }
 
     #[test]
-    fn an_owner_is_taken_apart_only_if_it_has_the_form() {
+    fn an_owner_is_parsed_only_if_it_has_the_form() {
         let client = ClientId::from_random([7; 16]);
         assert_eq!(client.owner(12).parts(), Some((client, 12)));
         assert_eq!(client.owner(u64::MAX).parts(), Some((client, u64::MAX)));

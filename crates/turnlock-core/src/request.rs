@@ -1,45 +1,49 @@
-//! Requests on numbers without owners: how long they are remembered, and how long they may be repeated.
+//! Retries of requests on counters, which have no owners.
+//!
+//! A lock knows its owner, so a repeated step finds its work done. A semaphore or a latch is a bare number:
+//! the store remembers the id and the outcome of each request for a while, and a request may be retried only
+//! within that time.
 
 use std::time::Duration;
 
 use crate::Moment;
 
-/// How long the store remembers what became of a request on a number without owners.
+/// How long the store remembers the outcome of a request on a counter.
 ///
-/// As long as an outage may last after which a step is still repeated. The clients remove what they need no more, so
-/// that only what was in doubt is remembered for so long.
+/// That is the longest outage after which a request may still be retried. Clients remove the outcomes that
+/// they no longer need, so only those in doubt are remembered for so long.
 pub const REMEMBERED_FOR: Duration = Duration::from_secs(60 * 60);
 
-/// How long after its first send without an answer such a request may be repeated.
+/// How long after its first send without a reply a request may be retried.
 ///
-/// Less than it is remembered, or a copy would count again. What is left is for the copy to get a connection and to
-/// arrive, and for clocks that do not run at the same speed.
+/// Shorter than [`REMEMBERED_FOR`], or a retry would count again. The difference is the time for the last
+/// retry to get a connection and to arrive, and allows for clocks that run at different speeds.
 pub const REPEATED_FOR: Duration = Duration::from_secs(50 * 60);
 
-/// Whether a request on a number without owners may be sent once more.
+/// The time within which a request on a counter may be retried.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Repeats {
-    /// When it was first sent and not answered.
+pub struct RetryWindow {
+    /// When it was first sent without a reply.
     in_doubt_since: Option<Moment>,
 }
 
-impl Repeats {
-    /// The request was sent at `sent`, and not answered.
-    pub fn are_in_doubt_since(&mut self, sent: Moment) {
+impl RetryWindow {
+    /// Records that the request was sent at `sent` and got no reply.
+    pub fn mark_in_doubt(&mut self, sent: Moment) {
         self.in_doubt_since.get_or_insert(sent);
     }
 
-    /// Nothing that was sent is in doubt any more.
-    pub fn are_settled(&mut self) {
+    /// Records that no earlier send is in doubt any more.
+    pub fn settle(&mut self) {
         self.in_doubt_since = None;
     }
 
-    /// Whether something that was sent is in doubt.
-    pub fn are_in_doubt(self) -> bool {
+    /// Returns `true` if an earlier send is in doubt.
+    pub fn is_in_doubt(self) -> bool {
         self.in_doubt_since.is_some()
     }
 
-    /// Until when it may be sent. One that has never left, or was answered each time, may be sent at any time.
+    /// Returns until when the request may be sent: [`Moment::NEVER`] if nothing is in doubt.
     pub fn end(self) -> Moment {
         self.in_doubt_since.map_or(Moment::NEVER, |sent| sent + REPEATED_FOR)
     }
@@ -50,20 +54,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_may_be_repeated_for_a_time_from_its_first_send_in_doubt() {
+    fn the_retry_window_starts_with_the_first_send_in_doubt() {
         let at = |minutes: u64| Moment::from_micros(0) + Duration::from_secs(minutes * 60);
-        let mut repeats = Repeats::default();
-        assert_eq!(repeats.end(), Moment::NEVER);
-        repeats.are_in_doubt_since(at(7));
-        repeats.are_in_doubt_since(at(40));
-        assert!(repeats.are_in_doubt());
-        assert_eq!(repeats.end(), at(57));
-        repeats.are_settled();
-        assert_eq!((repeats.are_in_doubt(), repeats.end()), (false, Moment::NEVER));
+        let mut window = RetryWindow::default();
+        assert_eq!(window.end(), Moment::NEVER);
+        window.mark_in_doubt(at(7));
+        window.mark_in_doubt(at(40));
+        assert!(window.is_in_doubt());
+        assert_eq!(window.end(), at(57));
+        window.settle();
+        assert_eq!((window.is_in_doubt(), window.end()), (false, Moment::NEVER));
     }
 
     #[test]
-    fn the_last_copy_arrives_before_the_first_is_forgotten() {
+    fn the_last_retry_arrives_before_the_first_send_is_forgotten() {
         assert!(REPEATED_FOR + crate::Doubt::DELIVERY * 2 < REMEMBERED_FOR);
     }
 }

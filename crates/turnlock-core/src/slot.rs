@@ -3,9 +3,9 @@ use crc::{CRC_16_XMODEM, Crc};
 const SLOTS: u16 = 16_384;
 const CHECKSUM: Crc<u16> = Crc::<u16>::new(&CRC_16_XMODEM);
 
-/// The Redis Cluster slot of a key or of a sharded channel.
+/// Returns the Redis Cluster slot of a key or of a sharded channel.
 ///
-/// Where the text has a `{` and, after it, a `}` with something between, only what is between counts.
+/// If the text has a non-empty hash tag (`{tag}`), only the tag is hashed.
 pub fn slot(text: &str) -> u16 {
     CHECKSUM.checksum(hash_tag(text).as_bytes()) % SLOTS
 }
@@ -23,8 +23,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slots_are_those_of_redis() {
-        // Answers of `CLUSTER KEYSLOT` on Redis 7.0.
+    fn slots_equal_those_of_redis() {
+        // Replies to `CLUSTER KEYSLOT` on Redis 7.0.
         assert_eq!(slot("123456789"), 12_739);
         assert_eq!(slot("foo"), 12_182);
         assert_eq!(slot("user:{foo}:name"), slot("foo"));

@@ -1,101 +1,107 @@
-//! Several servers, one question: what their answers decide, and when nothing more can change.
+//! What the replies of several servers to one request decide, and when the decision is final.
+//!
+//! Used for locks that are held on several independent servers: a majority of them (`RedLock`) or all
+//! (`MultiLock`).
 
 use crate::Moment;
 
-/// How many of `servers` are a majority. Two majorities of the same servers always have one in common.
+/// Returns how many of `servers` are a majority.
+///
+/// Two majorities of the same servers always have a server in common.
 pub const fn majority(servers: usize) -> usize {
     servers / 2 + 1
 }
 
-/// Until when at least `need` of several holds are believed in, given the end of each: the `need`-th latest of them.
-/// `None` when there are fewer than that.
-pub fn believed_until(need: usize, mut ends: Vec<Moment>) -> Option<Moment> {
+/// Returns until when at least `need` holds are valid, given the end of each.
+///
+/// That is the `need`-th latest end. `None` if there are fewer holds than that.
+pub fn valid_until(need: usize, mut ends: Vec<Moment>) -> Option<Moment> {
     ends.sort_unstable_by(|a, b| b.cmp(a));
     ends.get(need.checked_sub(1)?).copied()
 }
 
-/// What one server said.
+/// The reply of one server to an acquire request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Word {
-    /// It granted the lock.
+pub enum Vote {
+    /// The server granted the lock.
     Granted,
-    /// Somebody else has it there.
+    /// Another owner holds the lock on this server.
     Refused,
-    /// It did not answer in time, or could not serve.
-    Silent,
+    /// The server did not reply in time, or returned an error.
+    NoReply,
 }
 
-/// What the words decide.
+/// What the votes decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// A majority has granted.
+    /// A majority granted the lock.
     Granted,
-    /// A majority has answered, and too few of them have granted.
+    /// A majority replied, and too few of them granted the lock.
     Refused,
-    /// Too few have answered to know.
+    /// Too few servers replied to know.
     Unavailable,
 }
 
-/// The words of all servers to one question, as far as they are known.
+/// The votes of all servers on one acquire request.
 ///
 /// ```
-/// use turnlock_core::tally::{Decision, Tally, Word};
+/// use turnlock_core::tally::{Decision, Tally, Vote};
 ///
 /// let mut tally = Tally::new(3);
-/// tally.say(0, Word::Granted);
+/// tally.record(0, Vote::Granted);
 /// assert_eq!(tally.decision(), None);
-/// tally.say(2, Word::Granted);
-/// assert_eq!(tally.decision(), Some(Decision::Granted)); // whatever the other one says
+/// tally.record(2, Vote::Granted);
+/// assert_eq!(tally.decision(), Some(Decision::Granted)); // whatever server 1 replies
 /// ```
 #[derive(Clone, Debug)]
 pub struct Tally {
-    words: Vec<Option<Word>>,
+    votes: Vec<Option<Vote>>,
 }
 
 impl Tally {
-    /// A question to so many servers, of which none has answered yet.
+    /// Creates a tally for `servers` servers, none of which has voted.
     pub fn new(servers: usize) -> Self {
-        Self { words: vec![None; servers] }
+        Self { votes: vec![None; servers] }
     }
 
-    /// The word of one server. What it says later replaces what it said before: silence may end.
-    pub fn say(&mut self, server: usize, word: Word) {
-        if let Some(place) = self.words.get_mut(server) {
-            *place = Some(word);
+    /// Records the vote of a server. A later vote replaces an earlier one, since a late reply may arrive.
+    pub fn record(&mut self, server: usize, vote: Vote) {
+        if let Some(entry) = self.votes.get_mut(server) {
+            *entry = Some(vote);
         }
     }
 
-    /// How many have said this.
-    pub fn count(&self, word: Word) -> usize {
-        self.words.iter().filter(|said| **said == Some(word)).count()
+    /// Returns how many servers cast this vote.
+    pub fn count(&self, vote: Vote) -> usize {
+        self.votes.iter().filter(|cast| **cast == Some(vote)).count()
     }
 
-    /// The first server, in their order, that has said this.
-    pub fn first(&self, word: Word) -> Option<usize> {
-        self.words.iter().position(|said| *said == Some(word))
+    /// Returns the first server, by index, that cast this vote.
+    pub fn first(&self, vote: Vote) -> Option<usize> {
+        self.votes.iter().position(|cast| *cast == Some(vote))
     }
 
-    /// How many have not spoken yet.
+    /// Returns how many servers have not voted yet.
     pub fn open(&self) -> usize {
-        self.words.iter().filter(|said| said.is_none()).count()
+        self.votes.iter().filter(|cast| cast.is_none()).count()
     }
 
-    /// How many have to grant.
+    /// Returns how many servers have to grant the lock.
     pub fn need(&self) -> usize {
-        majority(self.words.len())
+        majority(self.votes.len())
     }
 
-    /// What is decided, if something is. Words of servers that have not spoken yet cannot change it.
+    /// Returns the decision once no missing vote can change it.
     pub fn decision(&self) -> Option<Decision> {
-        let (granted, refused) = (self.count(Word::Granted), self.count(Word::Refused));
-        let (open, answered) = (self.open(), granted + refused);
+        let (granted, refused) = (self.count(Vote::Granted), self.count(Vote::Refused));
+        let (open, replied) = (self.open(), granted + refused);
         if granted >= self.need() {
             Some(Decision::Granted)
         } else if granted + open >= self.need() {
             None
-        } else if answered >= self.need() {
+        } else if replied >= self.need() {
             Some(Decision::Refused)
-        } else if answered + open < self.need() {
+        } else if replied + open < self.need() {
             Some(Decision::Unavailable)
         } else {
             None
@@ -103,20 +109,20 @@ impl Tally {
     }
 }
 
-/// How the giving back of several holds ended.
+/// How the release of a lock on several servers ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Parted {
-    /// They were held to the end, by enough servers, and enough of them are free now.
+pub enum ReleaseOutcome {
+    /// Enough servers held the lock until its release, and enough are free now.
     Free,
-    /// Too many of them were gone before.
+    /// Too many servers had lost the hold before.
     Lost,
-    /// Too few servers have confirmed.
+    /// Too few servers confirmed the release.
     InDoubt,
 }
 
-/// Giving back what several servers have granted.
+/// The replies of all servers to one release.
 #[derive(Clone, Debug)]
-pub struct Parting {
+pub struct ReleaseTally {
     need: usize,
     servers: usize,
     held: usize,
@@ -125,48 +131,49 @@ pub struct Parting {
     gone: usize,
 }
 
-impl Parting {
-    /// `held` of `servers` have granted, of which `need` are needed to hold.
+impl ReleaseTally {
+    /// Creates a tally: `held` of `servers` servers granted the lock, and `need` of them are needed to hold
+    /// it.
     pub fn new(servers: usize, need: usize, held: usize) -> Self {
         Self { need, servers, held, under_way: held, freed: 0, gone: 0 }
     }
 
-    /// One has confirmed.
+    /// Records that a server confirmed the release.
     pub fn freed(&mut self) {
         self.under_way = self.under_way.saturating_sub(1);
         self.freed += 1;
     }
 
-    /// One says that it was not held any more.
+    /// Records that a server replied that the lock was not held any more.
     pub fn gone(&mut self) {
         self.under_way = self.under_way.saturating_sub(1);
         self.gone += 1;
     }
 
-    /// One has not confirmed, and will not.
+    /// Records that a server did not confirm the release, and will not.
     pub fn failed(&mut self) {
         self.under_way = self.under_way.saturating_sub(1);
     }
 
-    /// How it ended, if it has. Not before all have answered, or as many have confirmed as are needed to hold.
+    /// Returns the outcome once all servers have replied, or enough have confirmed.
     ///
-    /// `in_a_hurry`: the slow have had their time. Then it is enough that others can get the lock: those count that have
-    /// confirmed, and those that never granted.
-    pub fn outcome(&self, in_a_hurry: bool) -> Option<Parted> {
+    /// With `deadline_passed`, slow servers are no longer waited for: it is enough that another owner can
+    /// acquire the lock. Servers that confirmed count for that, and those that never granted the lock.
+    pub fn outcome(&self, deadline_passed: bool) -> Option<ReleaseOutcome> {
         if self.freed >= self.need.min(self.held) {
-            return Some(Parted::Free);
+            return Some(ReleaseOutcome::Free);
         }
         let not_held = self.servers - self.held + self.freed + self.gone;
-        let may_go = in_a_hurry && not_held >= self.need;
-        if self.under_way > 0 && !may_go {
+        let can_stop = deadline_passed && not_held >= self.need;
+        if self.under_way > 0 && !can_stop {
             return None;
         }
         Some(if self.gone > self.held.saturating_sub(self.need) {
-            Parted::Lost
+            ReleaseOutcome::Lost
         } else if not_held >= self.need {
-            Parted::Free
+            ReleaseOutcome::Free
         } else {
-            Parted::InDoubt
+            ReleaseOutcome::InDoubt
         })
     }
 }
@@ -177,53 +184,53 @@ mod tests {
 
     use super::*;
 
-    const WORDS: [Option<Word>; 4] = [None, Some(Word::Granted), Some(Word::Refused), Some(Word::Silent)];
+    const VOTES: [Option<Vote>; 4] = [None, Some(Vote::Granted), Some(Vote::Refused), Some(Vote::NoReply)];
 
-    /// Every tally of so many servers, the open ones included.
+    /// Every tally of `servers` servers, incomplete ones included.
     fn all(servers: u32) -> impl Iterator<Item = Tally> {
         (0..4_usize.pow(servers)).map(move |mut number| {
             let mut next = || {
-                let word = WORDS[number % 4];
+                let vote = VOTES[number % 4];
                 number /= 4;
-                word
+                vote
             };
-            Tally { words: (0..servers).map(|_| next()).collect() }
+            Tally { votes: (0..servers).map(|_| next()).collect() }
         })
     }
 
-    /// Every way in which a tally can become complete.
+    /// Every completion of a tally.
     fn completions(tally: &Tally) -> Vec<Tally> {
-        let Some(open) = tally.words.iter().position(Option::is_none) else { return vec![tally.clone()] };
-        let close = |word: &Option<Word>| {
+        let Some(open) = tally.votes.iter().position(Option::is_none) else { return vec![tally.clone()] };
+        let close = |vote: &Option<Vote>| {
             let mut tally = tally.clone();
-            tally.words[open] = *word;
+            tally.votes[open] = *vote;
             completions(&tally)
         };
-        WORDS[1..].iter().flat_map(close).collect()
+        VOTES[1..].iter().flat_map(close).collect()
     }
 
     #[test]
-    fn decided_is_what_nothing_can_change_and_nothing_else() {
+    fn a_tally_is_decided_exactly_when_no_missing_vote_can_change_it() {
         for tally in (1..=5).flat_map(all) {
             let mut ends: Vec<_> = completions(&tally).iter().map(Tally::decision).collect();
             assert!(ends.iter().all(Option::is_some), "a complete tally is decided: {tally:?}");
             ends.dedup();
             match tally.decision() {
                 Some(decision) => assert_eq!(ends, [Some(decision)], "{tally:?}"),
-                None => assert!(ends.len() > 1, "it was decided already: {tally:?}"),
+                None => assert!(ends.len() > 1, "no vote can change it: {tally:?}"),
             }
         }
     }
 
     #[test]
-    fn the_words_are_counted_as_they_are_meant() {
+    fn votes_are_counted() {
         use Decision::{Granted, Refused, Unavailable};
-        let decide = |granted, refused, silent| {
-            let mut tally = Tally::new(granted + refused + silent);
-            (0..granted).for_each(|server| tally.say(server, Word::Granted));
-            (granted..granted + refused).for_each(|server| tally.say(server, Word::Refused));
-            (granted + refused..granted + refused + silent)
-                .for_each(|server| tally.say(server, Word::Silent));
+        let decide = |granted, refused, missing| {
+            let mut tally = Tally::new(granted + refused + missing);
+            (0..granted).for_each(|server| tally.record(server, Vote::Granted));
+            (granted..granted + refused).for_each(|server| tally.record(server, Vote::Refused));
+            (granted + refused..granted + refused + missing)
+                .for_each(|server| tally.record(server, Vote::NoReply));
             tally.decision().expect("a complete tally")
         };
         assert_eq!([decide(1, 0, 0), decide(3, 0, 2), decide(3, 2, 0)], [Granted; 3]);
@@ -232,58 +239,59 @@ mod tests {
     }
 
     #[test]
-    fn silence_may_end() {
+    fn a_late_reply_replaces_a_missing_one() {
         let mut tally = Tally::new(3);
-        tally.say(0, Word::Granted);
-        tally.say(1, Word::Silent);
-        tally.say(1, Word::Granted);
+        tally.record(0, Vote::Granted);
+        tally.record(1, Vote::NoReply);
+        tally.record(1, Vote::Granted);
         assert_eq!(tally.decision(), Some(Decision::Granted));
-        assert_eq!((tally.first(Word::Granted), tally.first(Word::Refused)), (Some(0), None));
+        assert_eq!((tally.first(Vote::Granted), tally.first(Vote::Refused)), (Some(0), None));
     }
 
     #[test]
-    fn two_majorities_meet() {
+    fn two_majorities_intersect() {
         for servers in 1..100 {
             assert!(majority(servers) * 2 > servers && majority(servers) <= servers);
         }
     }
 
     #[test]
-    fn parting_waits_for_enough_and_not_for_the_dead() {
-        let part = |servers, need, held, freed, gone, failed| {
-            let mut parting = Parting::new(servers, need, held);
-            (0..freed).for_each(|_| parting.freed());
-            (0..gone).for_each(|_| parting.gone());
-            (0..failed).for_each(|_| parting.failed());
-            [parting.outcome(false), parting.outcome(true)]
+    fn a_release_waits_for_enough_servers_and_not_for_dead_ones() {
+        let release = |servers, need, held, freed, gone, failed| {
+            let mut tally = ReleaseTally::new(servers, need, held);
+            (0..freed).for_each(|_| tally.freed());
+            (0..gone).for_each(|_| tally.gone());
+            (0..failed).for_each(|_| tally.failed());
+            [tally.outcome(false), tally.outcome(true)]
         };
-        let (free, lost, doubt) = (Some(Parted::Free), Some(Parted::Lost), Some(Parted::InDoubt));
+        let (free, lost, doubt) =
+            (Some(ReleaseOutcome::Free), Some(ReleaseOutcome::Lost), Some(ReleaseOutcome::InDoubt));
         // A majority of five.
-        assert_eq!(part(5, 3, 5, 2, 0, 0), [None, None]);
-        assert_eq!(part(5, 3, 5, 3, 0, 0), [free, free]);
-        assert_eq!(part(5, 3, 5, 2, 1, 0), [None, free], "one lost its data and two are dead");
-        assert_eq!(part(5, 3, 5, 0, 3, 0), [None, lost]);
-        assert_eq!(part(5, 3, 5, 2, 0, 3), [doubt, doubt]);
-        assert_eq!(part(5, 3, 3, 2, 0, 0), [None, free], "two never granted, and one died since");
-        assert_eq!(part(5, 3, 3, 2, 1, 0), [lost, lost], "only two held it to the end");
+        assert_eq!(release(5, 3, 5, 2, 0, 0), [None, None]);
+        assert_eq!(release(5, 3, 5, 3, 0, 0), [free, free]);
+        assert_eq!(release(5, 3, 5, 2, 1, 0), [None, free], "one server lost its data and two are dead");
+        assert_eq!(release(5, 3, 5, 0, 3, 0), [None, lost]);
+        assert_eq!(release(5, 3, 5, 2, 0, 3), [doubt, doubt]);
+        assert_eq!(release(5, 3, 3, 2, 0, 0), [None, free], "two servers never granted, and one died since");
+        assert_eq!(release(5, 3, 3, 2, 1, 0), [lost, lost], "only two held it until the release");
         // All of three.
-        assert_eq!(part(3, 3, 3, 2, 0, 0), [None, None]);
-        assert_eq!(part(3, 3, 3, 0, 1, 0), [None, None], "the others are still given back");
-        assert_eq!(part(3, 3, 3, 2, 1, 0), [lost, lost]);
-        assert_eq!(part(3, 3, 3, 2, 0, 1), [doubt, doubt]);
+        assert_eq!(release(3, 3, 3, 2, 0, 0), [None, None]);
+        assert_eq!(release(3, 3, 3, 0, 1, 0), [None, None], "the others are still being released");
+        assert_eq!(release(3, 3, 3, 2, 1, 0), [lost, lost]);
+        assert_eq!(release(3, 3, 3, 2, 0, 1), [doubt, doubt]);
     }
 
     proptest! {
-        /// Just before the moment, enough are believed in; from it on, too few.
+        /// Just before the end, enough holds are valid; from then on, too few.
         #[test]
-        fn the_end_is_where_too_few_are_left(need in 1_usize..6, ends in prop::collection::vec(1_u64..50, 0..8)) {
+        fn the_end_is_when_too_few_holds_are_valid(need in 1_usize..6, ends in prop::collection::vec(1_u64..50, 0..8)) {
             let moments: Vec<_> = ends.iter().copied().map(Moment::from_micros).collect();
-            let alive = |now: Moment| moments.iter().filter(|end| **end > now).count();
-            match believed_until(need, moments.clone()) {
+            let valid = |now: Moment| moments.iter().filter(|end| **end > now).count();
+            match valid_until(need, moments.clone()) {
                 None => prop_assert!(moments.len() < need),
                 Some(end) => {
-                    prop_assert!(alive(Moment::from_micros(end.as_micros() - 1)) >= need);
-                    prop_assert!(alive(end) < need);
+                    prop_assert!(valid(Moment::from_micros(end.as_micros() - 1)) >= need);
+                    prop_assert!(valid(end) < need);
                 }
             }
         }

@@ -2,12 +2,14 @@
 
 use std::collections::VecDeque;
 
-/// A place in a [`WaitQueue`]. Smaller came earlier.
+/// The position of a waiter in a [`WaitQueue`]. Smaller tickets are earlier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(u64);
 
-/// Waiters in the order of their arrival. Only those in front ask the server: the first one, and where it goes in
-/// company, as readers do, those right behind it that do so, too.
+/// Waiters in the order of their arrival.
+///
+/// Only the waiters at the front send requests to the store. The front is the first waiter; if that one
+/// shares the front, as readers do, the waiters right behind it that share it belong to the front, too.
 #[derive(Debug)]
 pub struct WaitQueue<T> {
     /// Sorted by ticket, since tickets only rise.
@@ -18,7 +20,7 @@ pub struct WaitQueue<T> {
 #[derive(Debug)]
 struct Entry<T> {
     ticket: Ticket,
-    in_company: bool,
+    shares_front: bool,
     waiter: T,
 }
 
@@ -29,65 +31,64 @@ impl<T> Default for WaitQueue<T> {
 }
 
 impl<T> WaitQueue<T> {
-    /// Joins at the end.
-    pub fn enter(&mut self, waiter: T, in_company: bool) -> Ticket {
+    /// Adds a waiter at the end.
+    pub fn enter(&mut self, waiter: T, shares_front: bool) -> Ticket {
         let ticket = Ticket(self.next);
         self.next += 1;
-        self.waiters.push_back(Entry { ticket, in_company, waiter });
+        self.waiters.push_back(Entry { ticket, shares_front, waiter });
         ticket
     }
 
-    /// Leaves from any place, and answers with those who have come to the front by that, since they have to be told.
+    /// Removes a waiter. Returns the waiters that come to the front by that, which have to be woken.
     pub fn leave(&mut self, ticket: Ticket) -> impl Iterator<Item = &T> {
-        let place = self.waiters.binary_search_by_key(&ticket, |entry| entry.ticket);
-        let told_before = match place {
-            Ok(place) => {
-                let in_front = self.in_front();
-                self.waiters.remove(place);
-                in_front - usize::from(place < in_front)
+        let position = self.waiters.binary_search_by_key(&ticket, |entry| entry.ticket);
+        let woken_before = match position {
+            Ok(position) => {
+                let front_len = self.front_len();
+                self.waiters.remove(position);
+                front_len - usize::from(position < front_len)
             }
             Err(_) => self.waiters.len(),
         };
-        let in_front = self.in_front().max(told_before);
-        self.waiters.range(told_before..in_front).map(|entry| &entry.waiter)
+        let front_len = self.front_len().max(woken_before);
+        self.waiters.range(woken_before..front_len).map(|entry| &entry.waiter)
     }
 
-    /// Whether this waiter is one that asks the server.
+    /// Returns `true` if this waiter is at the front.
     pub fn is_in_front(&self, ticket: Ticket) -> bool {
         match self.waiters.front() {
             Some(first) if first.ticket == ticket => true,
-            Some(first) if first.in_company => {
-                self.waiters.iter().take(self.in_front()).any(|entry| entry.ticket == ticket)
+            Some(first) if first.shares_front => {
+                self.waiters.iter().take(self.front_len()).any(|entry| entry.ticket == ticket)
             }
             _ => false,
         }
     }
 
-    /// Those who ask the server.
+    /// Returns the waiters at the front.
     pub fn front(&self) -> impl Iterator<Item = &T> {
-        self.waiters.range(..self.in_front()).map(|entry| &entry.waiter)
+        self.waiters.range(..self.front_len()).map(|entry| &entry.waiter)
     }
 
-    /// How many ask the server.
-    fn in_front(&self) -> usize {
+    fn front_len(&self) -> usize {
         match self.waiters.front() {
             None => 0,
-            Some(first) if !first.in_company => 1,
-            Some(_) => self.waiters.iter().take_while(|entry| entry.in_company).count(),
+            Some(first) if !first.shares_front => 1,
+            Some(_) => self.waiters.iter().take_while(|entry| entry.shares_front).count(),
         }
     }
 
-    /// All waiters, the first one first.
+    /// Returns all waiters in order.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.waiters.iter().map(|entry| &entry.waiter)
     }
 
-    /// How many wait.
+    /// Returns the number of waiters.
     pub fn len(&self) -> usize {
         self.waiters.len()
     }
 
-    /// Whether nobody waits.
+    /// Returns `true` if there are no waiters.
     pub fn is_empty(&self) -> bool {
         self.waiters.is_empty()
     }
@@ -103,9 +104,9 @@ mod tests {
     }
 
     #[test]
-    fn only_the_firsts_leaving_tells_somebody() {
+    fn only_the_first_waiter_wakes_another_when_it_leaves() {
         let mut queue = WaitQueue::default();
-        let [a, b, c] = ["a", "b", "c"].map(|who| queue.enter(who, false));
+        let [a, b, c] = ["a", "b", "c"].map(|waiter| queue.enter(waiter, false));
         assert!(queue.is_in_front(a) && !queue.is_in_front(b));
         assert_eq!(queue.leave(b).count(), 0);
         assert_eq!(queue.leave(a).collect::<Vec<_>>(), [&"c"]);
@@ -115,45 +116,48 @@ mod tests {
     }
 
     #[test]
-    fn a_run_of_company_is_in_front_together_and_ends_at_the_first_who_goes_alone() {
+    fn adjacent_waiters_share_the_front_up_to_the_first_that_does_not() {
         let mut queue = WaitQueue::default();
-        let tickets: Vec<_> =
-            [true, true, false, true].iter().enumerate().map(|(who, &with)| queue.enter(who, with)).collect();
+        let tickets: Vec<_> = [true, true, false, true]
+            .iter()
+            .enumerate()
+            .map(|(waiter, &shares)| queue.enter(waiter, shares))
+            .collect();
         assert_eq!(front(&queue), [0, 1]);
         assert!(queue.is_in_front(tickets[1]) && !queue.is_in_front(tickets[3]));
         assert_eq!(queue.leave(tickets[0]).count(), 0);
-        // The one who goes alone gives up: those behind it come forward.
+        // The exclusive waiter gives up: those behind it come to the front.
         assert_eq!(queue.leave(tickets[2]).collect::<Vec<_>>(), [&3]);
         assert_eq!(front(&queue), [1, 3]);
     }
 
     proptest! {
-        /// Whoever leaves in whatever order: those in front are always the first, and its company; and everyone who comes
-        /// to the front is told once.
+        /// In whatever order waiters leave, the front is the first waiter and those that share it, and each
+        /// waiter that comes to the front is woken once.
         #[test]
-        fn who_comes_to_the_front_is_told_once(
-            kinds in proptest::collection::vec(any::<bool>(), 12),
+        fn a_waiter_that_comes_to_the_front_is_woken_once(
+            shares in proptest::collection::vec(any::<bool>(), 12),
             order in Just((0..12_usize).collect::<Vec<_>>()).prop_shuffle(),
         ) {
             let mut queue = WaitQueue::default();
-            let tickets: Vec<_> = (0..12).map(|who| queue.enter(who, kinds[who])).collect();
-            let mut told = front(&queue);
+            let tickets: Vec<_> = (0..12).map(|waiter| queue.enter(waiter, shares[waiter])).collect();
+            let mut woken = front(&queue);
             let mut left: Vec<_> = (0..12).collect();
-            for who in order {
-                left.retain(|other| *other != who);
-                told.extend(queue.leave(tickets[who]));
-                let run = left.iter().take_while(|who| kinds[**who]).count();
+            for waiter in order {
+                left.retain(|other| *other != waiter);
+                woken.extend(queue.leave(tickets[waiter]));
+                let run = left.iter().take_while(|waiter| shares[**waiter]).count();
                 let expected = if run > 0 { run } else { left.len().min(1) };
                 prop_assert_eq!(&front(&queue)[..], &left[..expected]);
-                for who in front(&queue) {
-                    prop_assert!(queue.is_in_front(tickets[who]) && told.contains(&who));
+                for waiter in front(&queue) {
+                    prop_assert!(queue.is_in_front(tickets[waiter]) && woken.contains(&waiter));
                 }
                 prop_assert_eq!(queue.len(), left.len());
             }
-            let times = told.len();
-            told.sort_unstable();
-            told.dedup();
-            prop_assert_eq!(told.len(), times);
+            let times = woken.len();
+            woken.sort_unstable();
+            woken.dedup();
+            prop_assert_eq!(woken.len(), times);
         }
     }
 }

@@ -1,46 +1,49 @@
-//! What the head of the local queue does next: ask, listen, or sleep.
+//! What a waiter at the front of the local queue does next: send, subscribe, or sleep.
 //!
-//! A wake-up is a hint and never a grant. So the head listens first, asks again, and then waits for a message, for the
-//! holder's lease to end, or for the poll that bounds what a lost message can cost.
+//! A wake-up is a hint and never a grant. So a refused waiter first subscribes, then sends its request again,
+//! since the lock may have been released in between. Then it sleeps until a message, the end of the holder's
+//! lease, or the poll interval, which bounds what a lost message can cost.
 
 use std::time::Duration;
 
 use crate::Moment;
 
-/// What the head of the queue knows.
+/// What a waiter at the front of the queue knows.
 #[derive(Clone, Debug)]
 pub struct WaitView {
-    /// Since when it has been the head.
+    /// Since when it has been at the front.
     pub head_since: Moment,
-    /// When it last asked, and the rest of the holder's lease as of then, if the holder has one.
+    /// When it last sent a request, and the rest of the holder's lease in the reply, if the holder has one.
     pub refused: Option<(Moment, Option<Duration>)>,
-    /// Whether releases by others are being listened for.
+    /// `true` while releases by other clients are subscribed to.
     pub listening: bool,
-    /// Whether something happened since it last asked: a message, a local release, a new connection.
+    /// `true` if a message, a local release or a reconnect came since the last request.
     pub hint: bool,
-    /// Whether a hold of this very process is known to stand.
+    /// `true` while this process itself holds the lock, as far as it knows.
     pub held_here: bool,
-    /// Until when others go first.
+    /// Until when it yields to other processes.
     pub not_before: Moment,
-    /// The longest time between two looks.
+    /// The longest time between two requests.
     pub poll: Duration,
-    /// Where nothing is told by messages: how long to pause after a refusal.
+    /// For kinds that publish no releases: the pause after a refusal.
     pub pause: Option<Duration>,
 }
 
-/// The next move of the head of the queue.
+/// The next move of a waiter at the front of the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitMove {
-    /// Ask the server.
-    Ask,
-    /// Listen for releases, then look again.
+    /// Send the acquire request to the store.
+    Send,
+    /// Subscribe to releases, then decide again.
     Listen,
     /// Sleep until then, or until a hint.
     SleepUntil(Moment),
 }
 
-/// How long the head trusts that a hold of its own process will be released by its own process, before it starts to
-/// listen for others that might end it; and the shortest time between two questions while such a hold stands.
+/// How long the front relies on a local hold to be released locally.
+///
+/// During that time it neither sends a request nor subscribes. While a local hold lasts, this is also the
+/// shortest time between two requests.
 pub const TRUST_LOCAL_HOLD: Duration = Duration::from_millis(100);
 
 /// The shortest sleep after a refusal, for a holder whose lease has under a millisecond left.
@@ -48,10 +51,11 @@ const SHORTEST_SLEEP: Duration = Duration::from_millis(1);
 
 /// Decides the next move.
 pub fn next_move(now: Moment, view: &WaitView) -> WaitMove {
-    let last_look = view.refused.map_or(view.head_since, |(asked, _)| asked);
+    let last_request = view.refused.map_or(view.head_since, |(sent, _)| sent);
     if view.held_here {
-        // The local release is told directly, so the messages that it causes need no question of their own.
-        let trusted = last_look + TRUST_LOCAL_HOLD;
+        // A local release wakes the queue directly, so the messages that it causes need no request of their
+        // own.
+        let trusted = last_request + TRUST_LOCAL_HOLD;
         if now < trusted {
             return WaitMove::SleepUntil(trusted);
         }
@@ -60,15 +64,15 @@ pub fn next_move(now: Moment, view: &WaitView) -> WaitMove {
         return WaitMove::SleepUntil(view.not_before);
     }
     let can_listen = view.pause.is_none() && !view.listening;
-    let Some((asked, ttl)) = view.refused else {
-        return if view.held_here && can_listen { WaitMove::Listen } else { WaitMove::Ask };
+    let Some((sent, ttl)) = view.refused else {
+        return if view.held_here && can_listen { WaitMove::Listen } else { WaitMove::Send };
     };
     if can_listen {
         return WaitMove::Listen;
     }
     let longest = view.pause.unwrap_or(view.poll);
-    let look_again = asked + ttl.unwrap_or(longest).clamp(SHORTEST_SLEEP, longest.max(SHORTEST_SLEEP));
-    if view.hint || now >= look_again { WaitMove::Ask } else { WaitMove::SleepUntil(look_again) }
+    let next_request = sent + ttl.unwrap_or(longest).clamp(SHORTEST_SLEEP, longest.max(SHORTEST_SLEEP));
+    if view.hint || now >= next_request { WaitMove::Send } else { WaitMove::SleepUntil(next_request) }
 }
 
 #[cfg(test)]
@@ -100,22 +104,22 @@ mod tests {
     }
 
     #[test]
-    fn a_new_head_asks_at_once() {
-        assert_eq!(next_move(START, &fresh()), WaitMove::Ask);
+    fn a_new_waiter_at_the_front_sends_at_once() {
+        assert_eq!(next_move(START, &fresh()), WaitMove::Send);
     }
 
     #[test]
-    fn a_refused_head_listens_then_asks_again_then_sleeps() {
+    fn a_refused_waiter_subscribes_then_sends_again_then_sleeps() {
         let view = WaitView { listening: false, ..refused(Some(500)) };
         assert_eq!(next_move(START, &view), WaitMove::Listen);
         let view = WaitView { hint: true, ..refused(Some(500)) };
-        assert_eq!(next_move(START, &view), WaitMove::Ask);
+        assert_eq!(next_move(START, &view), WaitMove::Send);
         assert_eq!(next_move(START, &refused(Some(500))), WaitMove::SleepUntil(at(500)));
-        assert_eq!(next_move(at(500), &refused(Some(500))), WaitMove::Ask);
+        assert_eq!(next_move(at(500), &refused(Some(500))), WaitMove::Send);
     }
 
     #[test]
-    fn a_sleep_is_bounded_by_the_poll_whatever_the_lease_says() {
+    fn a_sleep_is_bounded_by_the_poll_interval_whatever_the_lease() {
         for ttl in [None, Some(60_000), Some(1_000)] {
             assert_eq!(next_move(START, &refused(ttl)), WaitMove::SleepUntil(at(1_000)));
         }
@@ -123,36 +127,36 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_is_told_a_pause_takes_the_place_of_listening() {
+    fn without_messages_a_pause_replaces_the_subscription() {
         let pause = Some(Duration::from_millis(8));
         let spin = |ttl| WaitView { pause, listening: false, ..refused(ttl) };
         assert_eq!(next_move(START, &spin(Some(500))), WaitMove::SleepUntil(at(8)));
         assert_eq!(next_move(START, &spin(Some(3))), WaitMove::SleepUntil(at(3)));
-        assert_eq!(next_move(at(8), &spin(None)), WaitMove::Ask);
+        assert_eq!(next_move(at(8), &spin(None)), WaitMove::Send);
         let local = WaitView { pause, held_here: true, ..fresh() };
         assert_eq!(next_move(START, &local), WaitMove::SleepUntil(at(100)));
-        assert_eq!(next_move(at(100), &local), WaitMove::Ask);
+        assert_eq!(next_move(at(100), &local), WaitMove::Send);
     }
 
     #[test]
-    fn whoever_lets_others_go_first_neither_asks_nor_listens_meanwhile() {
-        let polite = WaitView { not_before: at(2), hint: true, ..fresh() };
-        assert_eq!(next_move(at(1), &polite), WaitMove::SleepUntil(at(2)));
-        assert_eq!(next_move(at(2), &polite), WaitMove::Ask);
-        let polite = WaitView { not_before: at(2), hint: true, ..refused(Some(500)) };
-        assert_eq!(next_move(at(1), &polite), WaitMove::SleepUntil(at(2)));
-        assert_eq!(next_move(at(2), &polite), WaitMove::Ask);
+    fn a_yielding_waiter_neither_sends_nor_subscribes() {
+        let yielding = WaitView { not_before: at(2), hint: true, ..fresh() };
+        assert_eq!(next_move(at(1), &yielding), WaitMove::SleepUntil(at(2)));
+        assert_eq!(next_move(at(2), &yielding), WaitMove::Send);
+        let yielding = WaitView { not_before: at(2), hint: true, ..refused(Some(500)) };
+        assert_eq!(next_move(at(1), &yielding), WaitMove::SleepUntil(at(2)));
+        assert_eq!(next_move(at(2), &yielding), WaitMove::Send);
     }
 
     #[test]
-    fn a_local_hold_is_trusted_then_listened_around_then_polled() {
+    fn a_local_hold_is_trusted_then_subscribed_then_polled() {
         let local = WaitView { held_here: true, ..fresh() };
         assert_eq!(next_move(START, &local), WaitMove::SleepUntil(at(100)));
         assert_eq!(next_move(at(100), &local), WaitMove::Listen);
-        assert_eq!(next_move(at(100), &WaitView { listening: true, ..local }), WaitMove::Ask);
+        assert_eq!(next_move(at(100), &WaitView { listening: true, ..local }), WaitMove::Send);
         let local = WaitView { held_here: true, hint: true, ..refused(Some(30_000)) };
         assert_eq!(next_move(at(99), &local), WaitMove::SleepUntil(at(100)));
-        assert_eq!(next_move(at(100), &local), WaitMove::Ask);
+        assert_eq!(next_move(at(100), &local), WaitMove::Send);
         let local = WaitView { hint: false, ..local };
         assert_eq!(next_move(at(100), &local), WaitMove::SleepUntil(at(1_000)));
     }

@@ -2,16 +2,16 @@
 
 use std::collections::BTreeMap;
 
-/// The number of calls of each command, as a server counted them since it started.
+/// How often a server has run each command since it started (`INFO commandstats`).
 ///
-/// The server counts the commands that scripts run like those that clients send: one `EVALSHA` whose script does one
-/// `HSET` shows as one `evalsha` and one `hset`. A command with subcommands is counted by subcommand, under names
-/// such as `client|setinfo`.
+/// Commands in scripts count like those that clients send: one `EVALSHA` whose script runs one `HSET` counts
+/// as one `evalsha` and one `hset`. A command with subcommands is counted by subcommand, under names such as
+/// `client|setinfo`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Calls(BTreeMap<String, u64>);
 
 impl Calls {
-    /// Reads the answer to `INFO commandstats`; lines of any other kind are skipped.
+    /// Parses the reply to `INFO commandstats`, and skips other lines.
     pub(crate) fn parse(info: &str) -> Self {
         let parse_line = |line: &str| {
             let (name, fields) = line.strip_prefix("cmdstat_")?.split_once(':')?;
@@ -21,29 +21,30 @@ impl Calls {
         Self(info.lines().filter_map(parse_line).collect())
     }
 
-    /// The calls of `command`, in whatever case it is written; 0 when there were none.
+    /// Returns the calls of `command`, without regard to case; 0 if there were none.
     pub fn of(&self, command: &str) -> u64 {
         self.0.get(&command.to_lowercase()).copied().unwrap_or(0)
     }
 
-    /// The calls that came after `earlier` was taken from the same run of the server.
+    /// Returns the calls since `earlier`, which must be from the same run of the server.
     ///
-    /// Commands without a new call are left out. Asking for the counts is itself a call of `info`, and shows.
+    /// Commands without new calls are left out. Reading the counts is itself a call of `info`, and is
+    /// included.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
-        let grown = |(name, calls): (&String, &u64)| {
+        let new_calls = |(name, calls): (&String, &u64)| {
             let new = calls.saturating_sub(earlier.of(name));
             (new > 0).then(|| (name.clone(), new))
         };
-        Self(self.0.iter().filter_map(grown).collect())
+        Self(self.0.iter().filter_map(new_calls).collect())
     }
 
-    /// The calls of all commands together, without `info`, which the counting itself sends.
+    /// Returns the calls of all commands, without `info`, which reading the counts sends.
     pub fn total(&self) -> u64 {
         self.iter().filter(|(name, _)| *name != "info").map(|(_, calls)| calls).sum()
     }
 
-    /// Each command with its calls, in the order of the names.
+    /// Iterates over the commands and their calls, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, u64)> {
         self.0.iter().map(|(name, calls)| (name.as_str(), *calls))
     }
@@ -54,7 +55,7 @@ mod tests {
     use super::Calls;
 
     #[test]
-    fn counts_are_read_and_compared() {
+    fn counts_are_parsed_and_compared() {
         let before =
             Calls::parse("# Commandstats\r\ncmdstat_get:calls=2,usec=9\r\ncmdstat_set:calls=1,usec=3\r\n");
         let after =

@@ -1,12 +1,14 @@
-//! A wrong clock for a process, by a small library that is loaded before the C library.
+//! A shifted wall clock for a process, by a small preloaded library.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::interop::workshop;
+use crate::interop::build_cache;
 
-/// Shifts the wall clock by `TURNLOCK_CLOCK_SHIFT` seconds, and by as many more as the first eight bytes of the file
-/// `TURNLOCK_CLOCK_STEP` say at that moment. Clocks that only count time are left alone.
+/// Shifts the wall clock by `TURNLOCK_CLOCK_SHIFT` seconds.
+///
+/// The first eight bytes of the file `TURNLOCK_CLOCK_STEP` are added; they may change at any time. Monotonic
+/// clocks are not shifted.
 const SOURCE: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -24,8 +26,8 @@ __attribute__((constructor)) static void map_step(void) {
     const char *path = getenv("TURNLOCK_CLOCK_STEP");
     int file = path ? open(path, O_RDONLY) : -1;
     if (file < 0) return;
-    void *place = mmap(0, sizeof *step, PROT_READ, MAP_SHARED, file, 0);
-    if (place != MAP_FAILED) step = place;
+    void *mapped = mmap(0, sizeof *step, PROT_READ, MAP_SHARED, file, 0);
+    if (mapped != MAP_FAILED) step = mapped;
     close(file);
 }
 
@@ -36,53 +38,53 @@ static long shift(void) {
 
 int gettimeofday(struct timeval *now, void *zone) {
     int (*real)(struct timeval *, void *) = dlsym(RTLD_NEXT, "gettimeofday");
-    int outcome = real(now, zone);
+    int result = real(now, zone);
     now->tv_sec += shift();
-    return outcome;
+    return result;
 }
 
 int clock_gettime(clockid_t clock, struct timespec *now) {
     int (*real)(clockid_t, struct timespec *) = dlsym(RTLD_NEXT, "clock_gettime");
-    int outcome = real(clock, now);
+    int result = real(clock, now);
     if (clock == CLOCK_REALTIME) now->tv_sec += shift();
-    return outcome;
+    return result;
 }
 
-time_t time(time_t *place) {
+time_t time(time_t *out) {
     struct timeval now;
     gettimeofday(&now, 0);
-    if (place) *place = now.tv_sec;
+    if (out) *out = now.tv_sec;
     return now.tv_sec;
 }
 "#;
 
-/// The name of the variable that says how far to shift.
+/// The environment variable with the shift in seconds.
 pub(crate) const VARIABLE: &str = "TURNLOCK_CLOCK_SHIFT";
 
-/// The name of the variable that names the file with a further shift, which may change while the process runs.
+/// The environment variable with the path of the file with a further shift.
 pub(crate) const STEP_VARIABLE: &str = "TURNLOCK_CLOCK_STEP";
 
-/// The name of the file that is built.
+/// The file name of the library.
 const LIBRARY: &str = "clock.so";
 
-/// Why no server with a wrong clock can be had on this machine, or `None` when it can.
+/// Returns the reason why clocks cannot be shifted on this machine; `None` if they can.
 pub(crate) fn missing() -> Option<String> {
     if !cfg!(target_os = "linux") {
         return Some("clocks can be shifted on Linux only".to_owned());
     }
     match Command::new("cc").arg("--version").output() {
         Ok(output) if output.status.success() => None,
-        _ => Some("`cc` cannot be run, to build what shifts a clock".to_owned()),
+        _ => Some("`cc`, which builds the library that shifts a clock, cannot be run".to_owned()),
     }
 }
 
-/// The library, which is built once for a machine.
+/// Returns the path of the library, which is built once per machine.
 pub(crate) fn library() -> PathBuf {
-    let built = workshop::once("clock-shim", SOURCE.as_bytes(), |dir| {
+    let built = build_cache::build_once("clock-shim", SOURCE.as_bytes(), |dir| {
         build(dir);
         Ok(())
     });
-    built.expect("a failure to build panics").join(LIBRARY)
+    built.expect("a failed build panics").join(LIBRARY)
 }
 
 /// Builds the library in `dir`.

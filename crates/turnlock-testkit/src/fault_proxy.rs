@@ -1,4 +1,4 @@
-//! A proxy that breaks the network on demand.
+//! A TCP proxy that injects network faults.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -9,136 +9,143 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::link::Link;
-use crate::live::Live;
-use crate::rule::{Mode, Rule};
-use crate::trap::{Fault, Trap};
+use crate::connected_client::ConnectedClient;
+use crate::fault_trigger::{Fault, FaultTrigger};
+use crate::proxy_connection::ProxyConnection;
+use crate::proxy_state::{Mode, ProxyState};
 
 /// A TCP proxy on a loopback port in front of another loopback port.
 ///
-/// It is always in one of three modes ([`pass`](Self::pass), [`black_hole`](Self::black_hole),
-/// [`delay`](Self::delay)), which holds for the connections there are and for new ones. A byte that is sent after the
-/// call that changes the mode has returned gets the new mode. On top of that it may refuse new connections, reset
-/// those there are, and have one fault armed that waits for a certain request.
+/// The proxy has three modes: [`pass`](Self::pass), [`black_hole`](Self::black_hole) and
+/// [`delay`](Self::delay). The mode applies to existing and new connections, and to every byte that is sent
+/// after the call that set it has returned. The proxy can also refuse new connections, reset existing ones,
+/// and have one armed fault that a certain request triggers.
 ///
-/// Each new connection gets its own connection to the server; if that fails, the client is reset. The proxy outlives
-/// restarts of the server. Dropping the proxy closes its port and every connection.
+/// Each client connection has its own connection to the server; if that cannot be made, the client is reset.
+/// The server may restart. Dropping the proxy closes its port and every connection.
 #[derive(Debug)]
 pub struct FaultProxy {
     port: u16,
     upstream: Arc<AtomicU16>,
-    rule: watch::Sender<Rule>,
-    trap: Arc<Trap>,
-    live: Arc<AtomicUsize>,
+    state: watch::Sender<ProxyState>,
+    trigger: Arc<FaultTrigger>,
+    connected: Arc<AtomicUsize>,
     acceptor: JoinHandle<()>,
 }
 
 impl FaultProxy {
-    /// Starts a proxy to `127.0.0.1:upstream_port` that passes everything on. The server need not be up yet.
+    /// Starts a proxy to `127.0.0.1:upstream_port` that passes everything. The server need not be up yet.
     pub async fn start(upstream_port: u16) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
         let listener = listener.expect("a loopback port is free for the proxy");
         let port = listener.local_addr().expect("a listener has an address").port();
-        let rule = watch::Sender::new(Rule { mode: Mode::Pass, refuse: false, resets: 0 });
-        let trap = Arc::new(Trap::new());
-        let live = Arc::new(AtomicUsize::new(0));
+        let state = watch::Sender::new(ProxyState { mode: Mode::Pass, refuse: false, resets: 0 });
+        let trigger = Arc::new(FaultTrigger::new());
+        let connected = Arc::new(AtomicUsize::new(0));
         let upstream = Arc::new(AtomicU16::new(upstream_port));
-        let accepting =
-            accept(listener, Arc::clone(&upstream), rule.subscribe(), Arc::clone(&trap), Arc::clone(&live));
-        Self { port, upstream, rule, trap, live, acceptor: tokio::spawn(accepting) }
+        let accepting = accept(
+            listener,
+            Arc::clone(&upstream),
+            state.subscribe(),
+            Arc::clone(&trigger),
+            Arc::clone(&connected),
+        );
+        Self { port, upstream, state, trigger, connected, acceptor: tokio::spawn(accepting) }
     }
 
-    /// The address as clients of Redis take it: `redis://127.0.0.1:PORT`.
+    /// Returns the URL for Redis clients: `redis://127.0.0.1:PORT`.
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// The port that clients connect to.
+    /// Returns the port that clients connect to.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// How many clients are connected: accepted, and neither closed by themselves nor by the proxy.
+    /// Returns the number of connected clients: accepted, and closed by neither side.
     pub fn connections(&self) -> usize {
-        self.live.load(Ordering::SeqCst)
+        self.connected.load(Ordering::SeqCst)
     }
 
-    /// Passes everything on at once, which is the mode at the start.
+    /// Passes everything at once. This is the initial mode.
     ///
-    /// What a delay was holding back is delivered now, in order. A connection from which a black hole has taken
-    /// anything is reset, since what was taken is gone for good.
+    /// Delayed bytes are delivered now, in order. A connection on which a black hole discarded anything is
+    /// reset.
     pub fn pass(&self) {
         self.set_mode(Mode::Pass);
     }
 
-    /// Keeps connections open but delivers nothing, in either direction, not even that a side has closed.
+    /// Keeps connections open but delivers nothing in either direction, not even a close.
     ///
-    /// New connections are accepted and get the same treatment, without a connection to the server. What is sent
-    /// meanwhile, and what was on its way, is lost for good.
+    /// New connections are accepted, without a connection to the server. What is sent meanwhile, and what was
+    /// in transit, is lost.
     pub fn black_hole(&self) {
         self.set_mode(Mode::BlackHole);
     }
 
-    /// Delays both directions by this much and keeps the order.
+    /// Delays both directions by `delay` and keeps the order.
     ///
-    /// What is on its way already keeps the delay it had. Coming from a black hole, the same connections are reset
-    /// as with [`pass`](Self::pass).
+    /// Bytes in transit keep their previous delay. After a black hole, the same connections are reset as with
+    /// [`pass`](Self::pass).
     pub fn delay(&self, delay: Duration) {
         self.set_mode(Mode::Delay(delay));
     }
 
-    /// Resets every connection accepted so far, on both sides; new ones are served as before.
+    /// Resets every connection accepted so far, on both sides.
     ///
-    /// Nothing that is sent on them after this call is delivered. A request that is being held stays so: only its
-    /// client is reset.
+    /// Nothing that is sent on them after this call is delivered; new connections are served as before. A
+    /// held request stays held: only its client is reset.
     pub fn reset_all(&self) {
-        self.rule.send_modify(|rule| rule.resets += 1);
+        self.state.send_modify(|state| state.resets += 1);
     }
 
-    /// Leads new connections to another server, as an address that is moved does; those there are stay where they lead.
-    pub fn lead_to(&self, upstream_port: u16) {
+    /// Connects new clients to another server, as a moved address does. Existing connections stay.
+    pub fn redirect_to(&self, upstream_port: u16) {
         self.upstream.store(upstream_port, Ordering::SeqCst);
     }
 
-    /// While true, new connections are closed as soon as they are accepted; those there are go on.
+    /// While `true`, closes new connections as soon as they are accepted. Existing ones stay.
     pub fn refuse(&self, refuse: bool) {
-        self.rule.send_modify(|rule| rule.refuse = refuse);
+        self.state.send_modify(|state| state.refuse = refuse);
     }
 
-    /// Arms a fault that loses the reply to one request, which the server nevertheless carries out.
+    /// Arms a fault that loses the reply to one request; the server executes the request.
     ///
-    /// The next chunk from a client in which `needle` is found is delivered. From then on all that the server sends
-    /// on that connection is dropped, and once at least one byte has been, the client's connection is closed. Then
-    /// the fault has [`fired`](Self::fired). It fires once and takes the place of a fault that is armed.
+    /// The next chunk from a client that contains `needle` is delivered. After it, everything that the server
+    /// sends on that connection is discarded. Once at least one byte is discarded, the client's connection is
+    /// closed and the fault has [`fired`](Self::fired). The fault fires once, and replaces an armed fault.
     pub fn swallow_replies_to(&self, needle: &[u8]) {
-        self.trap.arm(Fault::LoseReply, needle);
+        self.trigger.arm(Fault::LoseReply, needle);
     }
 
     /// Arms a fault that holds one request back until [`release_held`](Self::release_held).
     ///
-    /// The next chunk from a client in which `needle` is found is kept. From then on nothing passes on that
-    /// connection in either direction, whatever the mode: the client's side stays open but silent, and the server's
-    /// side stays open even when the client closes. The fault has [`fired`](Self::fired) when the chunk is kept. It
-    /// fires once and takes the place of a fault that is armed; requests held already stay held.
+    /// The next chunk from a client that contains `needle` is held. After it, nothing passes on that
+    /// connection in either direction, in any mode: the client's side stays open but silent, and the server's
+    /// side stays open even if the client closes. The fault has [`fired`](Self::fired) when the chunk is
+    /// held. It fires once, and replaces an armed fault; requests that are already held stay held.
     pub fn hold_request(&self, needle: &[u8]) {
-        self.trap.arm(Fault::HoldRequest, needle);
+        self.trigger.arm(Fault::HoldRequest, needle);
     }
 
-    /// Delivers the held requests, in the order they were caught, and returns once they are written to the server.
+    /// Delivers the held requests in the order they were caught.
     ///
-    /// The replies are thrown away. A server that has ended the connection meanwhile never sees the request. Panics
-    /// when nothing is held.
+    /// Returns once they are written to the server. The replies are discarded. A server that has closed the
+    /// connection meanwhile never gets the request. Panics if no request is held.
     pub async fn release_held(&self) {
-        self.trap.release().await;
+        self.trigger.release().await;
     }
 
-    /// Waits until the fault that was armed last has fired; panics after 10 s, or when none was ever armed.
+    /// Waits until the fault that was armed last has fired.
+    ///
+    /// Panics after 10 s, or if no fault was ever armed.
     pub async fn fired(&self) {
-        self.trap.fired().await;
+        self.trigger.fired().await;
     }
 
     fn set_mode(&self, mode: Mode) {
-        self.rule.send_modify(|rule| rule.mode = mode);
+        self.state.send_modify(|state| state.mode = mode);
     }
 }
 
@@ -152,23 +159,25 @@ impl Drop for FaultProxy {
 async fn accept(
     listener: TcpListener,
     upstream: Arc<AtomicU16>,
-    rules: watch::Receiver<Rule>,
-    trap: Arc<Trap>,
-    live: Arc<AtomicUsize>,
+    states: watch::Receiver<ProxyState>,
+    trigger: Arc<FaultTrigger>,
+    connected: Arc<AtomicUsize>,
 ) {
-    let mut links = JoinSet::new();
+    let mut connections = JoinSet::new();
     loop {
         tokio::select! {
             accepted = listener.accept() => {
-                // A client may be gone again before it is accepted.
+                // A client may close before it is accepted.
                 let Ok((client, _)) = accepted else { continue };
-                if !rules.borrow().refuse {
-                    let live = Live::new(&live);
-                    links.spawn(Link::run(client, Arc::clone(&upstream), rules.clone(), Arc::clone(&trap), live));
+                if !states.borrow().refuse {
+                    let connected = ConnectedClient::new(&connected);
+                    let (upstream, trigger) = (Arc::clone(&upstream), Arc::clone(&trigger));
+                    let states = states.clone();
+                    connections.spawn(ProxyConnection::run(client, upstream, states, trigger, connected));
                 }
             }
-            // Takes finished connections out, so that they do not pile up over a long test.
-            Some(_) = links.join_next() => {}
+            // Removes finished connections, so that they do not accumulate over a long test.
+            Some(_) = connections.join_next() => {}
         }
     }
 }

@@ -1,6 +1,8 @@
-//! Who may use a server.
+//! The credentials of a server.
 
-/// A user and a password, of letters, digits, `-` and `_`. The user of a server that knows only a password is `default`.
+/// A user name and a password, of letters, digits, `-` and `_`.
+///
+/// The user of a server with a password only is `default`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Login {
     user: String,
@@ -8,33 +10,38 @@ pub struct Login {
 }
 
 impl Login {
-    /// Panics when something is in there that would have to be quoted in an address.
+    /// Creates the credentials. Panics if a character would have to be escaped in a URL.
     pub fn new(user: &str, password: &str) -> Self {
         for word in [user, password] {
             let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_".contains(letter);
-            assert!(!word.is_empty() && word.chars().all(is_plain), "{word:?} cannot stand in an address");
+            assert!(
+                !word.is_empty() && word.chars().all(is_plain),
+                "{word:?} would have to be escaped in a URL"
+            );
         }
         Self { user: user.to_owned(), password: password.to_owned() }
     }
 
-    /// The name of the user.
+    /// Returns the user name.
     pub fn user(&self) -> &str {
         &self.user
     }
 
-    /// The password.
+    /// Returns the password.
     pub fn password(&self) -> &str {
         &self.password
     }
 
-    /// What stands before the host in an address: `USER:PASSWORD@`.
-    pub fn in_address(&self) -> String {
+    /// Returns the part of a URL before the host: `USER:PASSWORD@`.
+    pub fn userinfo(&self) -> String {
         format!("{}:{}@", self.user, self.password)
     }
 
-    /// The lines of a server's configuration by which this user may do everything, also replicate, and nobody else
-    /// anything. They stand in a file, since everybody can read the arguments of a process.
-    pub(crate) fn lines(&self) -> Vec<String> {
+    /// Returns the lines of a server's configuration that allow this user only.
+    ///
+    /// The user may do everything, including replication. The lines belong in a file: the arguments of a
+    /// process are visible to all users of the machine.
+    pub(crate) fn config_lines(&self) -> Vec<String> {
         let Self { user, password } = self;
         let mut lines =
             if user == "default" { Vec::new() } else { vec!["user default reset off".to_owned()] };

@@ -4,13 +4,13 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::{Ipv4Addr, TcpListener};
 use std::ops::Range;
 
-/// Where servers get their ports: below all that systems hand out by themselves.
+/// The ports for servers: below the ephemeral ports of common systems.
 const PORT_RANGE: Range<u16> = 10_240..32_768;
 
-/// A loopback port that nobody listened on a moment ago, and that the system gives to nobody unasked.
+/// Returns a loopback port that is free now and outside the system's ephemeral range.
 pub(crate) fn free_port() -> u16 {
-    // Port 0 would give one from the system's own range. Any outgoing connection or other test's listener might
-    // get the same before the server takes it, or while the server is stopped for a restart.
+    // Port 0 would give an ephemeral port. An outgoing connection or the listener of another test could get
+    // the same port before the server binds it, or while the server is stopped for a restart.
     let random = RandomState::new();
     let mut ports = (0_u64..1000).map(|n| {
         let offset = random.hash_one(n) % u64::from(PORT_RANGE.end - PORT_RANGE.start);

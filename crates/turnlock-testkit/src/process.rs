@@ -5,7 +5,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command};
 
 use crate::reaper;
 
-/// A running process, which is killed and waited for when this is dropped, and killed when we are.
+/// A running process. It is killed and awaited on drop, and killed if this program is killed.
 #[derive(Debug)]
 pub(crate) struct Process(Child);
 
@@ -21,7 +21,7 @@ impl Process {
         self.0.id()
     }
 
-    /// Both ends of a process that was started with pipes; they can be taken once.
+    /// Returns stdin and stdout of a process that was started with pipes. Works once.
     pub(crate) fn pipes(&mut self) -> (ChildStdin, ChildStdout) {
         self.0.stdin.take().zip(self.0.stdout.take()).expect("pipes to the process")
     }
@@ -30,17 +30,17 @@ impl Process {
         self.0.try_wait().expect("a child process can be watched").is_some()
     }
 
-    /// Sends a signal, given as `kill` takes it.
+    /// Sends a signal, in the syntax of `kill`: `-STOP`.
     pub(crate) fn signal(&self, signal: &str) {
-        // The standard library sends no signal but the one that kills.
+        // The standard library can send SIGKILL only.
         let status = Command::new("kill").args([signal, &self.id().to_string()]).status();
         assert!(status.is_ok_and(|status| status.success()), "`kill {signal}` did not reach the process");
     }
 
-    /// Whether the process is stopped by a signal; `None` where that cannot be seen.
-    pub(crate) fn is_frozen(&self) -> Option<bool> {
+    /// Returns `true` if the process is stopped by a signal; `None` if unknown.
+    pub(crate) fn is_stopped(&self) -> Option<bool> {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.id())).ok()?;
-        // The state follows the command name, which stands in parentheses and may itself contain some.
+        // The state follows the command name, which is in parentheses and may contain some itself.
         let (_, rest) = stat.rsplit_once(") ")?;
         Some(rest.starts_with('T'))
     }
@@ -48,7 +48,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Nothing can be done about a failure here, and a panic would hide the one that may be under way.
+        // A panic here would hide the panic that may be under way.
         let _ = self.0.kill();
         let _ = self.0.wait();
         reaper::forget(self.0.id());

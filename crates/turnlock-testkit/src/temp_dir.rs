@@ -1,27 +1,27 @@
-//! A directory that goes away with its owner.
+//! A temporary directory.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A new directory for files of one test, removed when this is dropped.
+/// A new directory for the files of one test, removed on drop.
 #[derive(Debug)]
 pub struct TempDir(PathBuf);
 
 impl TempDir {
-    /// Makes one.
-    #[allow(clippy::new_without_default, reason = "it does something")]
+    /// Creates the directory.
+    #[allow(clippy::new_without_default, reason = "it has a side effect")]
     pub fn new() -> Self {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let name = format!("turnlock-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let dir = std::env::temp_dir().join(name);
-        // An earlier process with the same id may have been killed before it could tidy up.
+        // An earlier process with the same id may have been killed before it removed its directory.
         let _ = fs::remove_dir_all(&dir);
-        fs::create_dir_all(&dir).expect("a directory can be made");
+        fs::create_dir_all(&dir).expect("a directory can be created");
         Self(dir)
     }
 
-    /// Where it is.
+    /// Returns the path.
     pub fn path(&self) -> &Path {
         &self.0
     }

@@ -3,12 +3,13 @@ use std::time::Duration;
 use libtest_mimic::{Arguments, Conclusion, Trial};
 
 use crate::reruns::{Failure, RERUNS, Reruns};
-use crate::{TooSlow, standstill};
+use crate::{TimedOut, stalls};
 
-/// A case as a trial by name: it runs to its end within the limit, on a runtime of its own.
+/// Creates a named trial of a case, which runs on its own runtime within `limit`.
 ///
-/// Where it cannot run for want of something, it says *ignored* and why; with `CI` set, it has failed instead. One that failed
-/// with [`TooSlow`] while the whole machine stood still is run again; any other failure is final.
+/// If something it needs is `missing`, the trial is ignored and its title has the reason; with `CI` set, it
+/// fails instead. A case that fails with [`TimedOut`] while the whole machine stalls is run again; any other
+/// failure is final.
 pub fn trial<C, F>(title: &str, missing: Option<String>, limit: Duration, case: C) -> Trial
 where
     C: Fn() -> F + Send + 'static,
@@ -24,18 +25,19 @@ where
     Trial::test(title, run).with_ignored_flag(ignored)
 }
 
-/// Runs the trials of a test program, and prints at the end which of them were run again.
+/// Runs the trials of a test program, then prints which of them were run again.
 pub fn run(arguments: &Arguments, trials: Vec<Trial>) -> Conclusion {
-    standstill::watch();
+    stalls::watch();
     let conclusion = libtest_mimic::run(arguments, trials);
     print!("{}", RERUNS.report());
     conclusion
 }
 
-/// Notes a part of a case that showed nothing, since the machine stood still, and is done again: it is printed at the end of
-/// the run. The case must see that this happens a few times at most.
-pub fn void(what: impl Into<String>) {
-    RERUNS.void(what.into());
+/// Records a part of a case that is repeated because the machine stalled.
+///
+/// It is printed at the end of the run. The case must limit the number of repeats.
+pub fn record_repeat(what: impl Into<String>) {
+    RERUNS.record_repeat(what.into());
 }
 
 fn run_with<F: Future<Output = ()> + Send + 'static>(
@@ -54,11 +56,11 @@ fn run_once<F: Future<Output = ()> + Send + 'static>(
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     let runtime = builder.worker_threads(2).enable_all().build();
     let runtime = runtime.map_err(|error| Failure::Final(error.to_string()))?;
-    // A task of its own, so that it runs on a worker as users' code does.
+    // Spawned, so that it runs on a worker thread as users' code does.
     let outcome = runtime.block_on(async { tokio::time::timeout(limit, tokio::spawn(case())).await });
     runtime.shutdown_timeout(Duration::from_secs(1));
     match outcome {
-        Err(_) => Err(Failure::Final(format!("not done within {limit:?}"))),
+        Err(_) => Err(Failure::Final(format!("not complete within {limit:?}"))),
         Ok(Err(error)) => Err(failure(error)),
         Ok(Ok(())) => Ok(()),
     }
@@ -67,7 +69,7 @@ fn run_once<F: Future<Output = ()> + Send + 'static>(
 fn failure(error: tokio::task::JoinError) -> Failure {
     let message = error.to_string();
     let Ok(panic) = error.try_into_panic() else { return Failure::Final(message) };
-    panic.downcast::<TooSlow>().map_or(Failure::Final(message), |slow| Failure::TooSlow(*slow))
+    panic.downcast::<TimedOut>().map_or(Failure::Final(message), |timed_out| Failure::TimedOut(*timed_out))
 }
 
 #[cfg(test)]
@@ -80,12 +82,12 @@ mod tests {
     const LIMIT: Duration = Duration::from_secs(10);
     const SHORT: Duration = Duration::from_millis(20);
 
-    /// A machine that never runs.
-    fn stood_still() -> Reruns {
+    /// Re-runs on a machine that stalls all the time.
+    fn always_stalled() -> Reruns {
         Reruns::new(3, |_| LIMIT)
     }
 
-    /// How often the case runs, and what comes of it.
+    /// Returns how often the case ran, and its outcome.
     fn runs<F: Future<Output = ()> + Send + 'static>(
         reruns: &Reruns,
         case: impl Fn(usize) -> F,
@@ -97,8 +99,8 @@ mod tests {
     }
 
     #[test]
-    fn a_safety_failure_is_final_though_the_machine_stood_still() {
-        let reruns = stood_still();
+    fn a_safety_failure_is_final_even_if_the_machine_stalled() {
+        let reruns = always_stalled();
         let unsafe_case = |_| async { std::panic::resume_unwind(Box::new("two holders at once")) };
         let (count, outcome) = runs(&reruns, unsafe_case);
         assert_eq!(count, 1);
@@ -107,44 +109,44 @@ mod tests {
     }
 
     #[test]
-    fn a_case_that_does_not_end_is_final() {
-        let reruns = stood_still();
+    fn a_case_that_does_not_complete_is_final() {
+        let reruns = always_stalled();
         let count = AtomicUsize::new(0);
         let case = || {
             count.fetch_add(1, Ordering::Relaxed);
             std::future::pending()
         };
         let outcome = run_with(&reruns, "case", SHORT, &case);
-        assert_eq!((count.into_inner(), outcome), (1, Err("not done within 20ms".to_owned())));
+        assert_eq!((count.into_inner(), outcome), (1, Err("not complete within 20ms".to_owned())));
     }
 
     #[test]
-    fn a_wait_that_was_too_long_while_the_machine_stood_still_is_run_again() {
-        let reruns = stood_still();
+    fn a_case_that_timed_out_while_the_machine_stalled_is_run_again() {
+        let reruns = always_stalled();
         let (count, outcome) = runs(&reruns, async |run| match run {
-            0 => within(SHORT, "an answer", std::future::pending()).await,
-            1 => eventually("a miracle", SHORT, async || false).await,
+            0 => within(SHORT, "a reply", std::future::pending()).await,
+            1 => eventually("a condition", SHORT, async || false).await,
             _ => {}
         });
         assert_eq!((count, outcome), (3, Ok(())));
-        let expected = "re-run because the machine stood still: 2 of at most 3: case, case\n";
+        let expected = "run again because the machine stalled: 2 of at most 3: case, case\n";
         assert_eq!(reruns.report(), expected);
     }
 
     #[test]
-    fn a_wait_that_was_too_long_by_itself_is_final() {
+    fn a_time_out_without_a_stall_is_final() {
         // Less than a quarter of the limit.
         let reruns = Reruns::new(3, |_| Duration::from_millis(4));
         let (count, outcome) =
-            runs(&reruns, async |_| within(SHORT, "an answer", std::future::pending()).await);
+            runs(&reruns, async |_| within(SHORT, "a reply", std::future::pending()).await);
         assert_eq!(count, 1);
-        assert!(outcome.unwrap_err().starts_with("an answer: not done within 20ms (asked at"));
+        assert!(outcome.unwrap_err().starts_with("a reply: not complete within 20ms (called at"));
     }
 
     #[test]
-    fn re_runs_have_a_limit_for_all_cases_together() {
-        let reruns = stood_still();
-        let slow = async |_| within(SHORT, "an answer", std::future::pending()).await;
+    fn re_runs_have_one_limit_for_all_cases() {
+        let reruns = always_stalled();
+        let slow = async |_| within(SHORT, "a reply", std::future::pending()).await;
         assert_eq!(runs(&reruns, slow).0, 4);
         let (count, outcome) = runs(&reruns, slow);
         assert!(count == 1 && outcome.is_err());

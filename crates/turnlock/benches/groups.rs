@@ -34,7 +34,8 @@ async fn main() {
         proxies.push(proxy);
     }
     let multi = MultiLock::new(locks.clone()).expect("five locks");
-    let red = RedLock::new(locks.clone()).expect("five servers").node_timeout(Duration::from_millis(500));
+    let red =
+        RedLock::new(locks.clone()).expect("five servers").with_node_timeout(Duration::from_millis(500));
     // In this order: the trip, then what is compared with it.
     let works = [
         "one round trip",

@@ -1,5 +1,7 @@
-//! A holder that was paused comes back after its lease has ended and writes. A fencing token, checked where the write
-//! lands, refuses it. The check is shown in SQL (`SQLite` in memory) and, with a server, in Redis:
+//! A fencing token stops a holder that was paused past its lease.
+//!
+//! The table remembers the highest token that has written, and refuses lower ones. The check is shown in SQL (`SQLite`
+//! in memory) and, on a server, in a Redis script.
 //!
 //! ```text
 //! cargo run --example fencing                          # the lock in memory, the check in SQL
@@ -16,44 +18,49 @@ use turnlock::Client;
 async fn main() -> Result<(), Box<dyn Error>> {
     let url = std::env::args().nth(1);
     let client = Client::connect(url.as_deref().unwrap_or("memory://")).await?;
-    let lock = client.fenced_lock("example:ledger").lease(Duration::from_millis(200));
+    let lock = client.fenced_lock("example:ledger").with_lease(Duration::from_millis(200));
 
-    // The first holder is paused for longer than its lease, as by a suspended machine. It has read its token, and knows
-    // nothing of the pause.
+    // The first holder is paused for longer than its lease, as by a suspended machine. It has read its token, and does
+    // not know of the pause.
     let paused = lock.lock().await?;
-    let old = paused.token().ok_or("a fenced lock gives a token")?;
+    let old = paused.token().ok_or("a fenced lock has a token")?;
     tokio::time::sleep(Duration::from_millis(250)).await;
 
-    // Meanwhile the lock went to the next one.
+    // Meanwhile the store grants the lock to the next holder, with a higher token.
     let next = lock.lock().await?;
-    let new = next.token().ok_or("a fenced lock gives a token")?;
+    let new = next.token().ok_or("a fenced lock has a token")?;
     println!("tokens: {old} (paused), then {new}");
     assert!(new > old);
 
     let ledger = sql_ledger()?;
-    report("SQL", "the next holder", write_sql(&ledger, "paid by the next one", new)?, true);
-    report("SQL", "the paused holder", write_sql(&ledger, "paid again!", old)?, false);
+    report("SQL", "the next holder", write_sql(&ledger, "paid by the next holder", new)?, true);
+    report("SQL", "the paused holder", write_sql(&ledger, "paid twice", old)?, false);
 
     if let Some(url) = url.filter(|url| url.starts_with("redis")) {
         let mut redis = redis::Client::open(url)?.get_multiplexed_async_connection().await?;
-        report("Redis", "the next holder", write_redis(&mut redis, "paid by the next one", new).await?, true);
-        report("Redis", "the paused holder", write_redis(&mut redis, "paid again!", old).await?, false);
+        report(
+            "Redis",
+            "the next holder",
+            write_redis(&mut redis, "paid by the next holder", new).await?,
+            true,
+        );
+        report("Redis", "the paused holder", write_redis(&mut redis, "paid twice", old).await?, false);
     }
 
-    // The paused holder could have known, and this is the cheap check to do first. It is no proof: a pause may come right
-    // after it.
+    // `is_valid` needs no request, so check it first. It is no proof: a pause can follow the check.
     assert!(!paused.is_valid());
     next.unlock().await?;
     Ok(())
 }
 
-/// Says what happened, and fails if it is not what should have.
-fn report(place: &str, who: &str, written: bool, expected: bool) {
-    println!("{place:<6} {who:<18} {}", if written { "wrote" } else { "was refused: its token is too old" });
-    assert_eq!(written, expected);
+/// Prints the outcome of a write, and panics if it is not the expected one.
+fn report(table: &str, writer: &str, is_written: bool, expected: bool) {
+    let outcome = if is_written { "wrote" } else { "was refused: its token is too low" };
+    println!("{table:<6} {writer:<18} {outcome}");
+    assert_eq!(is_written, expected);
 }
 
-/// A table with one column more: the highest token that has written the row.
+/// A table with an additional column: the highest token that has written the row.
 fn sql_ledger() -> rusqlite::Result<Connection> {
     let sql = Connection::open_in_memory()?;
     sql.execute_batch(
@@ -63,7 +70,7 @@ fn sql_ledger() -> rusqlite::Result<Connection> {
     Ok(sql)
 }
 
-/// The check and the write are one statement. `<=`, since one grant may write several times.
+/// Checks and writes in one statement. `<=`, because one grant can write several times.
 fn write_sql(sql: &Connection, entry: &str, token: u64) -> Result<bool, Box<dyn Error>> {
     let token = i64::try_from(token)?;
     let rows = sql.execute(
@@ -73,8 +80,7 @@ fn write_sql(sql: &Connection, entry: &str, token: u64) -> Result<bool, Box<dyn 
     Ok(rows == 1)
 }
 
-/// The same in Redis: a script, so that the check and the write are one step. The tokens are compared as numbers, which
-/// Lua does exactly up to 2^53.
+/// Checks and writes in one step. Tokens are below 2^53, so Lua compares them exactly.
 const FENCED_SET: &str = "
 local highest = tonumber(redis.call('hget', KEYS[1], 'token') or 0)
 if tonumber(ARGV[2]) < highest then

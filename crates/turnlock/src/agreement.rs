@@ -1,6 +1,6 @@
 use crate::error::Error;
 
-/// What builder and URL say together about a setting. They may both say it, but not two different things.
+/// Combines the values of a setting in the builder and in the URL. Fails if they differ.
 pub(crate) fn agreed<T: PartialEq>(
     setting: &'static str,
     builder: Option<T>,
@@ -9,7 +9,7 @@ pub(crate) fn agreed<T: PartialEq>(
     match (builder, url) {
         (Some(builder), Some(url)) if builder != url => Err(Error::bad_setting(
             setting,
-            "the builder says something else than the URL, or than the `redis::Client`; leave one of them out",
+            "differs between the builder and the URL; set it in one place only",
         )),
         (builder, url) => Ok(builder.or(url)),
     }

@@ -3,15 +3,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use turnlock_core::{ClientId, Kind, OwnerId};
+use turnlock_core::{self as core, ClientId, OwnerId};
 
 use crate::builder::Builder;
 use crate::doctor::{self, Report};
-use crate::engine::{Engine, Errands};
+use crate::engine::{BackgroundTasks, Engine};
 use crate::error::Error;
 use crate::found::Found;
 use crate::identity::Identity;
 use crate::inspection::Inspection;
+use crate::kind::Kind;
 use crate::latch::Latch;
 use crate::lock::Lock;
 use crate::named::Named;
@@ -20,18 +21,20 @@ use crate::permit_semaphore::PermitSemaphore;
 use crate::read_write_lock::ReadWriteLock;
 use crate::semaphore::Semaphore;
 
-/// A client of a store: the door to all locks on it. Cheap to clone; one for a whole program is right.
+/// A client of a store, from which all locks are made. Cheap to clone.
 ///
-/// A client lives on the tokio runtime on which it was made: its renewals and the releases of dropped guards run there.
-/// Its locks may be used on any runtime, and on none.
+/// One client for a whole program is enough. It lives on the tokio runtime on which it was made: renewals and the
+/// releases of dropped guards run there. Its locks can be used on any runtime.
+///
+/// # Examples
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
 /// let client = turnlock::Client::connect("memory://").await?;
-/// let guard = client.lock("orders").lock().await?;
+/// let guard = client.lock("orders").await?;
 /// drop(guard);
-/// let left = client.shutdown(std::time::Duration::from_secs(5)).await;
-/// assert!(left.is_clean());
+/// let report = client.shutdown(std::time::Duration::from_secs(5)).await;
+/// assert!(report.is_clean());
 /// # Ok::<(), turnlock::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Debug)]
@@ -40,19 +43,19 @@ pub struct Client {
     owners: Arc<AtomicU64>,
 }
 
-/// What was left when a shutdown ended.
+/// What was left when [`Client::shutdown`] returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[must_use = "locks that are still held stay held until their leases end"]
-pub struct Leftovers {
-    /// Locks that a guard still held. They are not renewed any more, and end with their leases.
+pub struct ShutdownReport {
+    /// Locks that guards still hold. They are no longer renewed, and expire.
     pub held: usize,
-    /// Releases, and requests without a caller, that were not finished.
+    /// Releases, and other requests in the background, that were not finished.
     pub unfinished: usize,
 }
 
-impl Leftovers {
-    /// Whether nothing was left.
+impl ShutdownReport {
+    /// Returns `true` if nothing was left.
     pub fn is_clean(&self) -> bool {
         self.held == 0 && self.unfinished == 0
     }
@@ -63,74 +66,78 @@ impl Client {
         Self { engine, owners: Arc::default() }
     }
 
-    /// Connects to the store that `url` names, with the default settings.
+    /// Connects to the store of this URL, with the default settings.
     ///
     /// | store | URL |
     /// |---|---|
-    /// | a Redis or Valkey server, alone or the master of replicas | `redis://[user[:password]@]host[:port][/database]` |
-    /// | the same by a Unix socket | `redis+unix:///path` or `unix:///path` |
-    /// | the master that sentinels name | `redis+sentinel://[user[:password]@]host[:port],host[:port],…/master-name[/database]` |
-    /// | a cluster, of which some servers are given | `redis+cluster://[user[:password]@]host[:port],host[:port],…` |
-    /// | each of them by TLS | `rediss://`, `rediss+sentinel://`, `rediss+cluster://` |
-    /// | a file, for the processes of this machine | `file:PATH`, as it is, or `file:///PATH` |
-    /// | this user's usual file | `file:` |
-    /// | a store of its own in this process | `memory://` |
-    /// | one that all clients of this process share | `memory://NAME` |
+    /// | a Redis or Valkey server, alone or with replicas | `redis://[user[:password]@]host[:port][/database]` |
+    /// | a Unix socket | `redis+unix:///path` or `unix:///path` |
+    /// | sentinels | `redis+sentinel://[user[:password]@]host[:port],host[:port],…/master-name[/database]` |
+    /// | a cluster, by some of its nodes | `redis+cluster://[user[:password]@]host[:port],host[:port],…` |
+    /// | with TLS | `rediss://`, `rediss+sentinel://`, `rediss+cluster://` |
+    /// | a file, for the processes of this machine | `file:PATH` or `file:///PATH` |
+    /// | the default file of this user | `file:` |
+    /// | the memory of this process | `memory://` |
+    /// | another store in the memory of this process | `memory://NAME` |
     ///
-    /// `valkey` may stand for `redis` in all of them. Ports are 6379, and 26379 for sentinels, when they are not given. An
-    /// address of IPv6 stands in brackets. Without a user, the password (`redis://:password@host`) is that of the default
-    /// user. In user, password and master's name the characters `/ ? # @ %` are written `%2F %3F %23 %40 %25`.
+    /// `valkey` can stand for `redis`. The default port is 6379, and 26379 for sentinels. An IPv6 address is written in
+    /// brackets. A password without a user (`redis://:password@host`) is that of the default user. In user, password and
+    /// master name, the characters `/ ? # @ %` are written `%2F %3F %23 %40 %25`.
     ///
-    /// A store in a file needs no server, and a system of the Unix family. It is made if it is not there, for this user alone, in a
-    /// directory that is there; a file that is something else is left as it is. What a process held is free within a second when
-    /// it dies, whatever the lease, and when the machine is started anew. The usual file is `turnlock/locks` in `XDG_STATE_HOME`,
-    /// which is `~/.local/state` when it is not set.
+    /// A file store needs no server, and a Unix system. The file is created if it does not exist, for this user only; the
+    /// directory must exist. The locks of a process that dies are free within a second, whatever their lease, and so are
+    /// all locks after a restart of the machine. The default file is `turnlock/locks` in `XDG_STATE_HOME`, or in
+    /// `~/.local/state`.
     ///
-    /// Parameters follow a `?` and are separated by `&`. [`Builder`] has the same as methods.
+    /// Parameters follow a `?` and are separated by `&`. [`Builder`] has them as methods.
     ///
-    /// | parameter | what it sets | when it is not given |
+    /// | parameter | meaning | default |
     /// |---|---|---|
-    /// | `db` | the database, in place of the one in the path | 0 |
-    /// | `user` | the user, in place of the one before the host | the default user |
-    /// | `password_file`, `password_env` | a file, or an environment variable, that holds the password | |
-    /// | `client_name` | the name of our connections on the server | none |
+    /// | `db` | the database, instead of the one in the path | 0 |
+    /// | `user` | the user, instead of the one before the host | the default user |
+    /// | `password_file`, `password_env` | a file or an environment variable with the password | |
+    /// | `client_name` | the name of the connections on the server | none |
     /// | `connect_timeout`, `response_timeout` | as `500ms`, `5s`, `2m` | see [`Builder`] |
     /// | `replicas` | how many replicas must acknowledge a lock | 0 |
     /// | `ca_file` | the CAs to trust, and only these (PEM) | those of the system |
-    /// | `cert_file`, `key_file` | our certificate and its key (PEM) | none |
-    /// | `server_name` | the name that stands in the server's certificate | the host |
+    /// | `cert_file`, `key_file` | the certificate of the client and its key (PEM) | none |
+    /// | `server_name` | the name in the server's certificate | the host |
     /// | `verify` | `no` accepts any server: see [`Tls::danger_accept_any_server`](crate::Tls::danger_accept_any_server) | `yes` |
-    /// | `sentinel_user`, `sentinel_password_file`, `sentinel_password_env` | how to get in to sentinels | no password |
-    /// | `any_file_system` | `yes` takes a file where several machines may share it: see [`Builder::any_file_system`]; the only parameter of `file:` | `no` |
+    /// | `sentinel_user`, `sentinel_password_file`, `sentinel_password_env` | the credentials for sentinels | none |
+    /// | `any_file_system` | `yes` accepts any file system: see [`Builder::any_file_system`]; the only parameter of `file:` | `no` |
     /// | `messages` | `auto`, `sharded` or `plain`: see [`ClusterMessages`](crate::ClusterMessages) | `auto` |
     ///
-    /// What cannot be, or contradicts something else, is [`Error::BadConfiguration`] with the name of the setting. No error and
-    /// no log shows a password.
+    /// No error and no log line contains a password.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::BadConfiguration`] with the name of the setting. [`Error::Unavailable`] if the store cannot be reached
+    /// within [`connect_timeout`](Builder::connect_timeout). [`Error::Denied`] if the password is wrong.
     pub async fn connect(url: &str) -> Result<Self, Error> {
         Self::builder().connect(url).await
     }
 
-    /// Settings for a client.
+    /// Returns a [`Builder`] to set options.
     pub fn builder() -> Builder {
         Builder::default()
     }
 
-    /// The lock of this name. Nothing is sent; a name that cannot be is reported when the lock is used.
+    /// Returns a handle to the reentrant lock of this name: Redisson's `getLock`.
+    ///
+    /// `client.lock("orders").await?` acquires it. A name that is not valid is an error when the handle is used.
     pub fn lock(&self, name: &str) -> Lock {
-        self.lock_of(Kind::Lock, name)
+        self.lock_of(core::Kind::Lock, name)
     }
 
-    /// The fair lock of this name: granted in the order of arrival, over all processes and languages. Redisson's
-    /// `getFairLock`.
+    /// Returns a handle to the fair lock of this name: Redisson's `getFairLock`.
     ///
-    /// **Guarantee.** Who waits stands in a queue on the store. One that gives up or is cancelled leaves it at once. One
-    /// whose process dies is passed over within six seconds, as long as a turnlock client stands in the queue: a waiter of
-    /// turnlock gives a sign of life every second, and who is silent for four is out.
+    /// Granted in order of arrival, over all processes and languages. Waiters are queued on the store. A waiter that gives
+    /// up or is cancelled leaves the queue. A waiter whose process dies is skipped within six seconds, if a turnlock client
+    /// is in the queue: its waiters send a heartbeat every second, and are removed after four seconds without one.
     ///
-    /// **Limits.** A waiter that is silent that long and lives, because its process was paused or cut off, has lost its
-    /// place; it notices within a second and queues again at the end. So does one that is thrown out by a Java neighbour:
-    /// Redisson's `tryLockAsync` that gives up lowers the deadlines of all behind it by five minutes. A queue of Java's
-    /// waiters alone goes by Redisson's deadlines.
+    /// A waiter whose process was paused or disconnected for that long has lost its position. It notices within a second,
+    /// and queues again at the end. So does one that Redisson removes: its `tryLockAsync`, when it gives up, moves the
+    /// deadlines of all waiters behind it by five minutes. A queue of Java waiters only follows Redisson's deadlines.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -144,31 +151,31 @@ impl Client {
     /// while lock.inspect().await?.queue.is_empty() {
     ///     tokio::task::yield_now().await;
     /// }
-    /// assert!(lock.try_lock().await?.is_none()); // nobody pushes in
+    /// assert!(lock.try_lock().await?.is_busy()); // does not overtake the queue
     /// guard.unlock().await?;
     /// let _next = waiter.await.unwrap()?;
     /// # Ok::<(), turnlock::Error>(()) }).unwrap();
     /// ```
     pub fn fair_lock(&self, name: &str) -> Lock {
-        self.lock_of(Kind::Fair, name)
+        self.lock_of(core::Kind::Fair, name)
     }
 
-    /// The fenced lock of this name: each grant carries a [token](crate::Guard::token) that is higher than every token
-    /// before it, for whoever checks it where the work is written down. Redisson's `getFencedLock`.
+    /// Returns a handle to the fenced lock of this name: Redisson's `getFencedLock`.
     ///
-    /// **Guarantee.** A lock with a lease cannot hold back a process that was paused; a store that refuses a token lower
-    /// than the highest it has seen can. Tokens do not fall when the lock's store expires, restarts, is flushed or fails
-    /// over: a token is above the last one, not below the server's clock in microseconds, and above the highest that this
-    /// client has seen.
+    /// Each grant has a [token](crate::Guard::token) that is higher than every earlier one. A database that refuses a
+    /// token lower than the highest it has seen stops a process that was paused past its lease.
     ///
-    /// **Limits.** After a loss of data, tokens could fall if the new server's clock is behind the old one's by more than
-    /// the loss took, and no client that saw the last token takes part. A Java client that gets the lock first after a loss
-    /// of data starts at 1, as Redisson does. A plain lock of the same name excludes, and has no token.
+    /// Tokens do not decrease when the store expires the lock, restarts, is flushed or fails over: a token is above the
+    /// last one, above the highest that this client has seen, and not below the server's clock in microseconds.
+    ///
+    /// After a loss of data, tokens can decrease if the clock of the new server is behind the old one by more than the
+    /// outage, and no client that saw the last token takes part. A Java client that acquires first after a loss of data
+    /// starts at 1, as Redisson does. A [`lock`](Client::lock) of the same name excludes it, and has no token.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
     /// let client = turnlock::Client::connect("memory://").await?;
-    /// let lock = client.fenced_lock("ledger");
+    /// let lock = client.fenced_lock("account:7");
     /// let first = lock.lock().await?;
     /// let earlier = first.token();
     /// first.unlock().await?;
@@ -176,100 +183,100 @@ impl Client {
     /// # Ok::<(), turnlock::Error>(()) }).unwrap();
     /// ```
     pub fn fenced_lock(&self, name: &str) -> Lock {
-        self.lock_of(Kind::Fenced, name)
+        self.lock_of(core::Kind::Fenced, name)
     }
 
-    /// The spin lock of this name: the same key as [`lock`](Client::lock), and it never publishes or subscribes. For
-    /// servers and proxies without messages. Redisson's `getSpinLock`.
+    /// Returns a handle to the spin lock of this name: Redisson's `getSpinLock`.
     ///
-    /// **Guarantee.** It excludes, and is excluded by, a lock and a fenced lock of the same name.
+    /// It has the key of [`lock`](Client::lock), and neither publishes nor subscribes: for servers and proxies without
+    /// pub/sub. It excludes, and is excluded by, a lock and a fenced lock of the same name.
     ///
-    /// **Limits.** A waiter asks again and again, with pauses that grow from 2 to 128 ms, by chance; one in this client is
-    /// told at once. Who waits for a lock of the same name hears of a release by a spin lock when it next looks, within a
-    /// second.
+    /// A waiter polls, with random pauses that grow from 2 to 128 ms; a waiter of the same client is woken at once. A
+    /// waiter for a lock of the same name notices the release of a spin lock at its next poll, within a second.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
     /// let client = turnlock::Client::connect("memory://").await?;
-    /// let guard = client.spin_lock("orders").lock().await?;
-    /// assert!(client.lock("orders").try_lock().await?.is_none());
+    /// let guard = client.spin_lock("orders").await?;
+    /// assert!(client.lock("orders").try_lock().await?.is_busy());
     /// # drop(guard);
     /// # Ok::<(), turnlock::Error>(()) }).unwrap();
     /// ```
     pub fn spin_lock(&self, name: &str) -> Lock {
-        self.lock_of(Kind::Spin, name)
+        self.lock_of(core::Kind::Spin, name)
     }
 
-    /// The plain lock of this name: a value that is set if there is none (`SET NX PX`), compared before it is deleted or
-    /// extended. The format of redis-py, redsync and node-redlock, with which it shares locks.
+    /// Returns a handle to the plain lock of this name: `SET NX PX`.
     ///
-    /// **Guarantee.** One holder at a time; renewed, told of its loss and cleaned up as every lock of this crate.
+    /// The format of redis-py, redsync and node-redlock, with which it shares locks. The value is compared before the key
+    /// is deleted or extended. It shares no format with Redisson.
     ///
-    /// **Limits.** No hold count, so it cannot be reentered; no messages, so a waiter asks again and again as with a
-    /// [spin lock](Client::spin_lock). It shares no key format with Redisson.
+    /// It has no hold count, so it is not reentrant, and no messages, so a waiter polls as with a
+    /// [spin lock](Client::spin_lock).
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
     /// let client = turnlock::Client::connect("memory://").await?;
     /// let lock = client.plain_lock("orders");
     /// let guard = lock.lock().await?;
-    /// assert!(lock.try_lock().await?.is_none());
+    /// assert!(lock.try_lock().await?.is_busy());
     /// assert!(guard.reenter().await.is_err());
     /// # Ok::<(), turnlock::Error>(()) }).unwrap();
     /// ```
     pub fn plain_lock(&self, name: &str) -> Lock {
-        self.lock_of(Kind::Plain, name)
+        self.lock_of(core::Kind::Plain, name)
     }
 
-    /// The read-write lock of this name. Redisson's `getReadWriteLock`.
+    /// Returns a handle to the read-write lock of this name: Redisson's `getReadWriteLock`.
     pub fn read_write_lock(&self, name: &str) -> ReadWriteLock {
         ReadWriteLock::new(self, name)
     }
 
-    /// The semaphore of this name. Redisson's `getSemaphore`.
+    /// Returns a handle to the semaphore of this name: Redisson's `getSemaphore`.
     ///
-    /// A semaphore and a latch are numbers at their names, on Redis as in Java: give each a name of its own.
+    /// On Redis, a semaphore and a latch are plain numbers, as in Java: give each its own name.
     pub fn semaphore(&self, name: &str) -> Semaphore {
         Semaphore::new(&self.engine, name)
     }
 
-    /// The semaphore of this name whose permits have leases. Redisson's `getPermitExpirableSemaphore`.
+    /// Returns a handle to the semaphore with leases: Redisson's `getPermitExpirableSemaphore`.
     pub fn permit_semaphore(&self, name: &str) -> PermitSemaphore {
         PermitSemaphore::new(&self.engine, name)
     }
 
-    /// The count-down latch of this name. Redisson's `getCountDownLatch`.
+    /// Returns a handle to the count-down latch of this name: Redisson's `getCountDownLatch`.
     pub fn latch(&self, name: &str) -> Latch {
         Latch::new(&self.engine, name)
     }
 
-    pub(crate) fn lock_of(&self, kind: Kind, name: &str) -> Lock {
+    pub(crate) fn lock_of(&self, kind: core::Kind, name: &str) -> Lock {
         Lock::new(&self.engine, kind, name)
     }
 
-    /// What is held under names that match `pattern`, at most so many: locks of all kinds, and permit semaphores of which
-    /// permits are out. In a pattern `*` stands for any characters, `?` for one, `[a-c]` and `[^a-c]` for one of these or of
-    /// all others, and a backslash takes its meaning from what follows.
+    /// Finds held locks of all kinds, and permit semaphores with taken permits.
     ///
-    /// **Guarantee.** The names are behind the client's key prefix, and sorted. Locks of Redisson are found like ours. Keys of
-    /// other use, and those that belong to a lock, are not shown, and little of them is read, however large they are. What is
-    /// held all the time while this looks, and is within the bounds, is found.
+    /// Returns at most `at_most` names that match `pattern`, sorted. In a pattern, `*` matches any characters, `?` one,
+    /// `[a-c]` and `[^a-c]` one of a set or not of it; a backslash escapes the next character. Names are without the key
+    /// prefix of the client. Locks of Redisson are found too. A lock that is held during the whole search is found.
     ///
-    /// **Limits.** On Redis every key is looked at (`SCAN`, a few hundred at a time), at most a million of them and for ten
-    /// seconds: what was found by then is given, and [`Found::is_complete`] is false. It is no picture of one moment. A semaphore
-    /// and a latch are bare numbers there, which look like anybody's, and are left out on every store. So is a plain lock of
-    /// another library, whose value may be any text. A fair lock for which nobody stands in the queue looks like any lock, and
-    /// is given as one. So does a spin lock.
+    /// On Redis every key is scanned (`SCAN`), at most a million and for ten seconds; then
+    /// [`Found::is_complete`] is `false`. The result is not a snapshot of one moment. Not found: semaphores and latches,
+    /// which are plain numbers on Redis; plain locks of other libraries, whose value can be any text. A fair lock
+    /// without waiters, and a spin lock, look like a lock.
     ///
-    /// Cancelling: safe, nothing is changed.
+    /// # Cancel safety
+    ///
+    /// Cancel safe.
+    ///
+    /// # Examples
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
     /// let client = turnlock::Client::connect("memory://").await?;
-    /// let guard = client.lock("orders:42").lock().await?;
+    /// let guard = client.lock("orders:42").await?;
     /// let found = client.find("orders:*", 100).await?;
-    /// assert_eq!(found.things[0].name, "orders:42");
-    /// assert_eq!(&found.things[0].holders[0].owner, guard.owner_id());
+    /// assert_eq!(found.items[0].name, "orders:42");
+    /// assert_eq!(&found.items[0].holders[0].owner, guard.owner_id());
     /// # Ok::<(), turnlock::Error>(()) }).unwrap();
     /// ```
     pub async fn find(&self, pattern: &str, at_most: usize) -> Result<Found, Error> {
@@ -277,62 +284,74 @@ impl Client {
         shared.on_runtime(Found::search(shared, pattern, at_most)).await
     }
 
-    /// What stands under just this name, whatever kind it is; no character of it has a special meaning. `None` when nothing
-    /// does that could be a lock.
+    /// Inspects the key of this exact name, whatever its kind.
     ///
-    /// What is free is there if it left something behind: the last token of a fenced lock, the queue of a fair one. On Redis a
-    /// bare number is given as a [semaphore](Kind::Semaphore), with what is [`available`](Inspection::available), although it
-    /// may be a latch or something else; and a short text with an expiry as a plain lock, since other libraries choose the value
-    /// freely.
+    /// `None` if it is not a lock, a semaphore or a latch. A free lock is returned if it left data on the store: the last
+    /// token of a fenced lock, or the queue of a fair one.
     ///
-    /// Cancelling: safe, nothing is changed.
+    /// On Redis, a number is returned as a [semaphore](Kind::Semaphore), although it can be a latch or something else,
+    /// and a short text with an expiry as a plain lock.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe.
+    ///
+    /// # Examples
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
     /// use turnlock::{Client, Kind};
     ///
     /// let client = Client::connect("memory://").await?;
-    /// let guard = client.fair_lock("orders").lock().await?;
-    /// let seen = client.look_up("orders").await?.expect("held");
+    /// let guard = client.fair_lock("orders").await?;
+    /// let seen = client.inspect("orders").await?.expect("held");
     /// assert_eq!(seen.kind, Kind::Fair);
-    /// assert!(client.look_up("order?").await?.is_none());
+    /// assert!(client.inspect("order?").await?.is_none());
     /// # drop(guard);
     /// # Ok::<(), turnlock::Error>(()) }).unwrap();
     /// ```
-    pub async fn look_up(&self, name: &str) -> Result<Option<Inspection>, Error> {
-        Named::new(&self.engine, Kind::Plain, name).look_up().await
+    pub async fn inspect(&self, name: &str) -> Result<Option<Inspection>, Error> {
+        Named::new(&self.engine, core::Kind::Plain, name).inspect_any_kind().await
     }
 
-    /// Who the clients of these owners are, in the order of the owners; `None` for one who has not said so, and for the id of a
-    /// permit, which does not tell whose it is. See [`Identity`].
+    /// Returns the identities of the clients of these owners, in the same order.
     ///
-    /// One request for all of them; in a cluster, one for each client, at the same time. To a user who may not look, nobody has
-    /// said anything.
+    /// `None` for a client that has written no record, for a permit id, which does not contain the client, and if this
+    /// user may not read the records. One request for all; in a cluster, one for each client.
     ///
-    /// Cancelling: safe, nothing is changed.
+    /// # Cancel safety
+    ///
+    /// Cancel safe.
     pub async fn identities(&self, owners: &[OwnerId]) -> Result<Vec<Option<Identity>>, Error> {
         let client_of = |owner: &OwnerId| owner.parts().map(|(client, _)| client);
         let clients: Vec<_> =
             owners.iter().filter_map(client_of).collect::<BTreeSet<_>>().into_iter().collect();
         let shared = &self.engine.shared;
-        let known = shared.on_runtime(shared.introductions(&clients)).await?;
+        let known = shared.on_runtime(shared.client_records(&clients)).await?;
         let known: BTreeMap<_, _> = clients.into_iter().zip(known).collect();
         Ok(owners.iter().map(|owner| known.get(&client_of(owner)?).cloned()?).collect())
     }
 
-    /// Frees what stands under a name: all of it as [`Lock::force_unlock`] does, or only what `owner` holds, if it still
-    /// does, as [`Lock::force_unlock_of`]. Whether somebody held it.
+    /// Releases a lock by force: all of it, or only the hold of `owner`.
     ///
-    /// Of a permit semaphore the owner is the id of one permit, and must be given. A semaphore and a latch have no owners:
-    /// [`Error::Unsupported`], with what to do instead.
+    /// Returns `true` if it was held. See [`Lock::force_unlock`] and [`Lock::force_unlock_of`].
     ///
-    /// Cancelling: it may have been freed or not.
+    /// # Errors
+    ///
+    /// [`Error::Unsupported`] for a semaphore or a latch, which have no owners, and for a permit semaphore without an
+    /// owner, which is the id of one permit.
+    ///
+    /// # Cancel safety
+    ///
+    /// Not cancel safe: a cancelled call may have released the lock or not.
+    ///
+    /// # Examples
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
     /// let client = turnlock::Client::connect("memory://").await?;
-    /// let guard = client.lock("orders").lock().await?;
-    /// let seen = client.look_up("orders").await?.expect("held");
+    /// let guard = client.lock("orders").await?;
+    /// let seen = client.inspect("orders").await?.expect("held");
     /// let holder = &seen.holders[0].owner;
     /// assert!(client.force_unlock(seen.kind, &seen.name, Some(holder)).await?);
     /// assert!(!client.force_unlock(seen.kind, &seen.name, Some(holder)).await?);
@@ -340,50 +359,55 @@ impl Client {
     /// # Ok::<(), turnlock::Error>(()) }).unwrap();
     /// ```
     pub async fn force_unlock(&self, kind: Kind, name: &str, owner: Option<&OwnerId>) -> Result<bool, Error> {
-        let lock = self.lock_of(kind, name);
+        let lock = self.lock_of(kind.to_core(), name);
         match owner {
             Some(owner) => lock.force_unlock_of(owner).await,
             None => lock.force_unlock().await,
         }
     }
 
-    /// A new owner, for [`Lock::owned_by`].
+    /// Returns a new owner, for [`Lock::with_owner`].
     pub fn owner(&self) -> Owner {
         Owner::new(&self.engine, self.owners.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
-    /// The identity of this client: the first part of its owners on the wire.
+    /// Returns the id of this client: the first part of its owner ids on the store.
     pub fn id(&self) -> ClientId {
         self.engine.shared.client
     }
 
-    /// Looks at the store, and says in plain words what endangers locks there: what a restart or a fail-over forgets, what is
-    /// thrown away for want of memory, clocks that are far off, slow answers, rights that the user lacks, and messages that
-    /// do not arrive. What is lacking comes with the [least rule](crate::acl::AclRule) to grant.
+    /// Checks the store for what endangers locks, and returns a report.
     ///
-    /// **Guarantee.** No setting is changed. What is tried is tried on names of its own, behind the key prefix, and taken
-    /// away again; where a user may take a lock and may not give it back, it ends with a short lease.
+    /// It checks persistence, replication, eviction, clocks, latency, missing permissions (with the
+    /// [rule](crate::acl::AclRule) to grant them) and pub/sub. It takes a second or two.
     ///
-    /// **Limits.** Masters are looked at, and not their replicas or sentinels. What the user may not look at is
-    /// [unknown](crate::doctor::Level::Unknown). It takes a second or two.
+    /// No setting is changed. Probes use names of their own behind the key prefix, and remove them; what the user may not
+    /// remove expires. Only primaries are checked, not replicas or sentinels. What the user may not read is reported as
+    /// [unknown](crate::doctor::Level::Unknown).
     ///
-    /// Cancelling: what was being tried may stay for as long as its lease of some seconds; a semaphore or a latch for good.
+    /// # Cancel safety
+    ///
+    /// A cancelled call can leave a probe lock until its lease of some seconds ends, or a probe semaphore or latch.
+    ///
+    /// # Examples
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
     /// let client = turnlock::Client::connect("memory://").await?; // or redis://127.0.0.1
     /// let report = client.doctor().await;
     /// println!("{report}");
-    /// assert_eq!(report.troubles().count(), 0);
+    /// assert_eq!(report.problems().count(), 0);
     /// # Ok::<(), turnlock::Error>(()) }).unwrap();
     /// ```
     pub async fn doctor(&self) -> Report {
         self.examine(None).await
     }
 
-    /// As [`doctor`](Client::doctor), for a user who may lock some names only: what is tried has names that begin with this.
-    pub async fn doctor_for_names(&self, beginning: &str) -> Report {
-        self.examine(Some(beginning)).await
+    /// Checks the store as [`doctor`](Client::doctor), with probes whose names begin with `prefix`.
+    ///
+    /// For a user who may lock some names only.
+    pub async fn doctor_with_prefix(&self, prefix: &str) -> Report {
+        self.examine(Some(prefix)).await
     }
 
     async fn examine(&self, names: Option<&str>) -> Report {
@@ -391,21 +415,22 @@ impl Client {
         shared.on_runtime(doctor::examine(shared, names)).await
     }
 
-    /// The work under way, for one who must see it finished.
-    pub(crate) fn errands(&self) -> Errands {
-        self.engine.shared.errands.clone()
+    /// Returns the background tasks, for a caller that waits for their end.
+    pub(crate) fn background(&self) -> BackgroundTasks {
+        self.engine.shared.background.clone()
     }
 
-    /// Takes no new locks, lets those who wait fail with [`Error::ShuttingDown`], and waits until every guard is gone and
-    /// every release is confirmed, or `limit` is over.
+    /// Stops acquiring, and waits until all guards are dropped and all releases are confirmed.
     ///
-    /// No lock is taken away from a living guard. What is still held at the end is not renewed any more: its guard hears
-    /// [`lost`](crate::Guard::lost) when the lease ends.
+    /// Waits at most `limit`. Waiters fail with [`Error::ShuttingDown`]. No lock is taken from a guard; locks that are
+    /// still held at the end are no longer renewed, and their guards are [lost](crate::Guard::lost) when the lease ends.
     ///
-    /// Cancelling: the client stays closed for new locks; what is held goes on being renewed.
-    pub async fn shutdown(&self, limit: Duration) -> Leftovers {
+    /// # Cancel safety
+    ///
+    /// A cancelled call leaves the client closed for new locks; held locks are still renewed.
+    pub async fn shutdown(&self, limit: Duration) -> ShutdownReport {
         let shared = &self.engine.shared;
         let (held, unfinished) = shared.on_runtime(self.engine.shutdown(limit)).await;
-        Leftovers { held, unfinished }
+        ShutdownReport { held, unfinished }
     }
 }

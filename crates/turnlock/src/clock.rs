@@ -1,4 +1,4 @@
-//! The clock behind every lease: it only goes forward, and it counts while the machine sleeps.
+//! The clock behind every lease: monotonic, and running while the machine is suspended.
 //!
 //! | system | clock | counts through suspend |
 //! |---|---|---|
@@ -6,12 +6,55 @@
 //! | macOS, iOS | `CLOCK_MONOTONIC` | yes |
 //! | Windows | `std::time::Instant` | yes |
 //! | others | `std::time::Instant` | as the system's monotonic clock does |
+//!
+//! In a test that pauses tokio's clock and uses a memory store, it follows tokio's clock instead.
 
+use std::sync::OnceLock;
+use std::time::Instant;
+
+use tokio::runtime::Handle;
 use turnlock_core::Moment;
 
-/// Now.
-#[cfg(unix)]
+/// The same time on both clocks, once this process follows tokio's.
+static FOLLOWED: OnceLock<(Instant, Moment)> = OnceLock::new();
+
+/// The current time.
 pub(crate) fn now() -> Moment {
+    match FOLLOWED.get() {
+        None => system_now(),
+        Some((instant, moment)) => {
+            // Off a runtime, tokio's clock is the system's.
+            *moment + tokio::time::Instant::now().into_std().saturating_duration_since(*instant)
+        }
+    }
+}
+
+/// Follows tokio's clock from now on, in the whole process, if it is paused on the current runtime.
+pub(crate) fn follow_if_paused() {
+    if is_paused() {
+        FOLLOWED.get_or_init(|| (tokio::time::Instant::now().into_std(), system_now()));
+    }
+}
+
+/// Returns `true` if tokio's clock is followed, and paused on the current runtime.
+pub(crate) fn is_followed_and_paused() -> bool {
+    FOLLOWED.get().is_some() && is_paused()
+}
+
+/// A paused clock does not move while the system's does.
+fn is_paused() -> bool {
+    if Handle::try_current().is_err() {
+        return false;
+    }
+    let (paused, running) = (tokio::time::Instant::now(), Instant::now());
+    while Instant::now() == running {
+        std::hint::spin_loop();
+    }
+    tokio::time::Instant::now() == paused
+}
+
+#[cfg(unix)]
+fn system_now() -> Moment {
     use rustix::time::{ClockId, clock_gettime};
 
     #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -25,20 +68,16 @@ pub(crate) fn now() -> Moment {
     Moment::from_micros(seconds * 1_000_000 + nanos / 1_000)
 }
 
-/// Now.
 #[cfg(not(unix))]
-pub(crate) fn now() -> Moment {
-    use std::sync::OnceLock;
-    use std::time::Instant;
-
+fn system_now() -> Moment {
     static START: OnceLock<Instant> = OnceLock::new();
     let start = *START.get_or_init(Instant::now);
     let micros = u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX);
-    // An hour ahead, so that a moment "before" the start can still be written down.
+    // An hour ahead, so that moments before the start can be represented.
     Moment::from_micros(micros.saturating_add(3_600_000_000))
 }
 
-/// The wall clock, in microseconds since 1970: only for what must mean the same to all processes.
+/// The wall clock in microseconds since 1970, only for values that several processes compare.
 pub(crate) fn wall_micros() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::backend::redis::Secret;
 use crate::error::Error;
 
-/// Who connects, and where the password comes from: as it was said, not looked up yet.
+/// A user, and the source of its password, as configured. Files and variables are not read yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Credentials {
     pub(crate) user: Option<String>,
@@ -14,7 +14,7 @@ pub(crate) struct Credentials {
     pub(crate) password_env: Option<String>,
 }
 
-/// What the settings are called, for errors.
+/// The names of the settings, for errors.
 #[derive(Debug)]
 pub(crate) struct CredentialNames {
     pub(crate) user: &'static str,
@@ -23,16 +23,16 @@ pub(crate) struct CredentialNames {
     pub(crate) password_env: &'static str,
 }
 
-/// Those for the servers that keep the locks.
-pub(crate) const OF_SERVERS: CredentialNames = CredentialNames {
+/// The settings for the servers.
+pub(crate) const SERVER_SETTINGS: CredentialNames = CredentialNames {
     user: "user",
     password: "password",
     password_file: "password_file",
     password_env: "password_env",
 };
 
-/// Those for the sentinels.
-pub(crate) const OF_SENTINELS: CredentialNames = CredentialNames {
+/// The settings for the sentinels.
+pub(crate) const SENTINEL_SETTINGS: CredentialNames = CredentialNames {
     user: "sentinel_user",
     password: "sentinel_password",
     password_file: "sentinel_password_file",
@@ -40,8 +40,8 @@ pub(crate) const OF_SENTINELS: CredentialNames = CredentialNames {
 };
 
 impl Credentials {
-    /// The first setting that was said.
-    pub(crate) fn first_said(&self, names: &CredentialNames) -> Option<&'static str> {
+    /// Returns the name of the first setting that is set.
+    pub(crate) fn first_set(&self, names: &CredentialNames) -> Option<&'static str> {
         [
             (self.user.is_some(), names.user),
             (self.password.is_some(), names.password),
@@ -49,54 +49,55 @@ impl Credentials {
             (self.password_env.is_some(), names.password_env),
         ]
         .into_iter()
-        .find_map(|(said, name)| said.then_some(name))
+        .find_map(|(is_set, name)| is_set.then_some(name))
     }
 
-    /// The user and the password, read from wherever it is.
+    /// Returns the user and the password. Reads the file or the variable.
     pub(crate) fn resolve(self, names: &CredentialNames) -> Result<(Option<String>, Option<Secret>), Error> {
         let sources = [
             (self.password.is_some(), names.password),
             (self.password_file.is_some(), names.password_file),
             (self.password_env.is_some(), names.password_env),
         ];
-        let mut said = sources.into_iter().filter_map(|(said, name)| said.then_some(name));
-        if let (Some(first), Some(second)) = (said.next(), said.next()) {
-            let reason =
-                format!("the password comes from `{first}` and from `{second}`; leave one of them out");
+        let mut set = sources.into_iter().filter_map(|(is_set, name)| is_set.then_some(name));
+        if let (Some(first), Some(second)) = (set.next(), set.next()) {
+            let reason = format!("set by `{first}` and by `{second}`; leave one of them out");
             return Err(Error::bad_setting(names.password, reason));
         }
         let password = match (self.password, self.password_file, self.password_env) {
-            (Some(password), _, _) => Some(filled(names.password, password)?),
+            (Some(password), _, _) => Some(check_not_empty(names.password, password)?),
             (_, Some(path), _) => Some(from_file(names.password_file, &path)?),
             (_, _, Some(variable)) => Some(from_environment(names.password_env, &variable)?),
             (None, None, None) => None,
         };
-        // The user is not shown: it may be a password that lacks the colon before it.
+        // The user is not shown: it can be a password without the colon before it.
         match (&self.user, &password) {
             (Some(user), _) if user.is_empty() => {
-                Err(Error::bad_setting(names.user, "is empty; leave it out for the default user"))
+                Err(Error::bad_setting(names.user, "empty; leave it out for the default user"))
             }
             (Some(_), None) => Err(Error::bad_setting(
                 names.user,
-                "there is a user and no password; in a URL the password stands after a colon, also where there is no \
-                 user (redis://:PASSWORD@host). For a user who needs none, any text will do",
+                "a user needs a password; in a URL, a password is written after a colon, with or without a user \
+                 (redis://:PASSWORD@host). For a user without a password, set any text",
             )),
             _ => Ok((self.user, password)),
         }
     }
 }
 
-fn filled(setting: &'static str, password: Secret) -> Result<Secret, Error> {
+fn check_not_empty(setting: &'static str, password: Secret) -> Result<Secret, Error> {
     if password.reveal().is_empty() {
-        return Err(Error::bad_setting(setting, "the password is empty; leave it out, or give one"));
+        return Err(Error::bad_setting(setting, "empty; leave it out, or set a password"));
     }
     Ok(password)
 }
 
 fn from_file(setting: &'static str, path: &Path) -> Result<Secret, Error> {
     let text = fs::read_to_string(path).map_err(|error| match error.kind() {
-        // What was found there is none of our business.
-        io::ErrorKind::InvalidData => Error::bad_setting(setting, format!("{} is not text", path.display())),
+        // The error must not show the content.
+        io::ErrorKind::InvalidData => {
+            Error::bad_setting(setting, format!("{} is not UTF-8 text", path.display()))
+        }
         _ => Error::bad_setting(setting, format!("{} cannot be read: {error}", path.display())),
     })?;
     let line = text.strip_suffix('\n').unwrap_or(&text);
@@ -108,16 +109,19 @@ fn from_file(setting: &'static str, path: &Path) -> Result<Secret, Error> {
 }
 
 fn from_environment(setting: &'static str, variable: &str) -> Result<Secret, Error> {
-    let problem =
-        |what: &str| Error::bad_setting(setting, format!("the environment variable {variable} {what}"));
-    // An odd name would make the look-up panic.
+    let bad =
+        |reason: &str| Error::bad_setting(setting, format!("the environment variable {variable} {reason}"));
+    // `var_os` can panic on such a name.
     if variable.is_empty() || variable.contains(['=', '\0']) {
-        return Err(Error::bad_setting(setting, "this cannot be the name of an environment variable"));
+        return Err(Error::bad_setting(
+            setting,
+            "this cannot be the name of an environment variable: it is empty, or contains = or NUL",
+        ));
     }
     match std::env::var_os(variable).map(std::ffi::OsString::into_string) {
-        None => Err(problem("is not set")),
-        Some(Err(_)) => Err(problem("is not text")),
-        Some(Ok(password)) if password.is_empty() => Err(problem("is empty")),
+        None => Err(bad("is not set")),
+        Some(Err(_)) => Err(bad("is not UTF-8 text")),
+        Some(Ok(password)) if password.is_empty() => Err(bad("is empty")),
         Some(Ok(password)) => Ok(Secret::new(password)),
     }
 }
@@ -135,47 +139,51 @@ mod tests {
         path
     }
 
-    fn from(content: &str) -> Result<Option<Secret>, Error> {
+    fn password_in_file(content: &str) -> Result<Option<Secret>, Error> {
         let path = file(content);
         let credentials = Credentials { password_file: Some(path.clone()), ..Credentials::default() };
-        let outcome = credentials.resolve(&OF_SERVERS).map(|(_, password)| password);
-        fs::remove_file(path).expect("it is ours");
+        let outcome = credentials.resolve(&SERVER_SETTINGS).map(|(_, password)| password);
+        fs::remove_file(path).expect("a temporary file");
         outcome
     }
 
     #[test]
-    fn one_line_end_is_cut_off() {
+    fn one_line_end_is_removed() {
         for (content, password) in
             [("pass", "pass"), ("pass\n", "pass"), ("pass\r\n", "pass"), ("pass \n\n", "pass \n")]
         {
-            assert_eq!(from(content).expect("a password"), Some(Secret::new(password)), "{content:?}");
+            assert_eq!(
+                password_in_file(content).expect("a password"),
+                Some(Secret::new(password)),
+                "{content:?}"
+            );
         }
     }
 
     #[test]
-    fn an_empty_file_is_an_error_that_names_it() {
+    fn an_empty_file_is_named() {
         for content in ["", "\n", "\r\n"] {
-            let error = from(content).expect_err("nothing in it").to_string();
+            let error = password_in_file(content).expect_err("an empty file").to_string();
             assert!(error.contains("password_file") && error.contains("turnlock-password-"), "{error}");
         }
     }
 
     #[test]
-    fn a_file_that_is_not_there_is_named() {
+    fn a_missing_file_is_named() {
         let credentials =
             Credentials { password_file: Some("/nowhere/at/all".into()), ..Credentials::default() };
-        let error = credentials.resolve(&OF_SENTINELS).expect_err("no file").to_string();
+        let error = credentials.resolve(&SENTINEL_SETTINGS).expect_err("no file").to_string();
         assert!(error.contains("sentinel_password_file") && error.contains("/nowhere/at/all"), "{error}");
     }
 
     #[test]
-    fn a_variable_that_is_not_there_is_named() {
-        for (variable, word) in [("TURNLOCK_NO_SUCH_VARIABLE", "TURNLOCK_NO_SUCH_VARIABLE"), ("a=b", "name")]
+    fn a_missing_variable_is_named() {
+        for (variable, text) in [("TURNLOCK_NO_SUCH_VARIABLE", "TURNLOCK_NO_SUCH_VARIABLE"), ("a=b", "name")]
         {
             let credentials =
                 Credentials { password_env: Some(variable.to_owned()), ..Credentials::default() };
-            let error = credentials.resolve(&OF_SERVERS).expect_err("no variable").to_string();
-            assert!(error.contains("password_env") && error.contains(word), "{error}");
+            let error = credentials.resolve(&SERVER_SETTINGS).expect_err("no variable").to_string();
+            assert!(error.contains("password_env") && error.contains(text), "{error}");
         }
     }
 }

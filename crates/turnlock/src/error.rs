@@ -3,92 +3,114 @@ use std::time::Duration;
 
 use turnlock_core::{LeaseError, NameError};
 
-/// The cause behind an error, as the store reported it.
+use crate::kind::Kind;
+
+/// The cause of an error, as the store or the connection reported it.
 pub type Cause = Arc<dyn std::error::Error + Send + Sync + 'static>;
 
-/// What went wrong, by what the caller can do about it.
+/// An error, by what the caller can do about it.
 ///
-/// A lock that somebody else holds is not an error: `try_lock` and `try_lock_for` answer `Ok(None)` then.
+/// A busy lock is not an error: `try_lock` and `try_lock_for` return [`TryAcquire::Busy`](crate::TryAcquire::Busy).
+///
+/// `Display` prints no cause. Print the chain of [`source`](std::error::Error::source) too, for example with anyhow's
+/// `{:#}`.
+///
+/// | error | what to do |
+/// |---|---|
+/// | [`Lost`](Error::Lost) | Stop the work, or check that it did not run twice. |
+/// | [`Unavailable`](Error::Unavailable), [`NotEnoughReplicas`](Error::NotEnoughReplicas) | Retry later: [`is_retryable`](Error::is_retryable). |
+/// | [`InDoubt`](Error::InDoubt) | Nothing: the client goes on until the lock is free. |
+/// | [`Denied`](Error::Denied) | Fix the password, or grant the permission: see [`acl`](crate::acl). |
+/// | [`NotALock`](Error::NotALock), [`WrongKind`](Error::WrongKind) | Choose another name. |
+/// | [`ShuttingDown`](Error::ShuttingDown), [`Interrupted`](Error::Interrupted) | Expected at the end of a program or a wait. |
+/// | all others | A bug in the calling code, or a wrong setting. |
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The lock was held and is not any more. Work done since may have run beside another holder's: check it, or use
-    /// its own protection, before going on.
-    #[error("lock {name:?} is lost: {reason}")]
+    /// The lock was held and is no longer held.
+    ///
+    /// Another owner may have held it since. Check the work done since then before it has effects.
+    #[error("lock {name:?} was lost: {reason}")]
     Lost {
-        /// The lock.
+        /// The name of the lock.
         name: String,
-        /// How it was lost.
+        /// Why it was lost.
         reason: LostReason,
     },
-    /// The lock was never held by the one who gives it back. A fault in the calling code.
-    #[error("lock {name:?} is not held by {owner}: there is nothing to unlock")]
+    /// The caller does not hold the lock that it releases: a bug in the calling code.
+    #[error("lock {name:?} is not held by {owner}; nothing was released")]
     NotHeld {
-        /// The lock.
+        /// The name of the lock.
         name: String,
-        /// Who tried to unlock.
+        /// The owner that tried to release it.
         owner: String,
     },
-    /// The owner would wait for itself: it reads and asks to write, or asks again for a lock that cannot be held twice.
-    /// Give back first what it has.
-    #[error("{name:?} would wait for its own owner: {reason}")]
+    /// The owner would wait for itself.
+    ///
+    /// It reads and asks to write, or asks again for a lock that is not reentrant. Release the first hold before.
+    #[error("waiting for {name:?} would be a deadlock: {reason}")]
     WouldDeadlock {
-        /// The lock.
+        /// The name of the lock.
         name: String,
-        /// What the owner has that stands in the way.
+        /// The hold of the owner that is in the way.
         reason: &'static str,
     },
-    /// The store did not confirm a release, or that a lock is [kept](crate::Guard::keep_for). The lock is free at the latest
-    /// when its lease ends, or the time that it was to be kept; until then the client goes on trying in the background. Permits without a lease may stay out for good when the store does not answer for 50
-    /// minutes.
-    #[error(
-        "the end of lock {name:?} was not confirmed; that goes on in the background until the lease ends"
-    )]
+    /// The store did not confirm a release.
+    ///
+    /// The client retries in the background until the lease ends; then the lock is free. Permits of a
+    /// [`Semaphore`](crate::Semaphore) have no lease: they can stay taken if the store does not reply for 50 minutes.
+    #[error("the release of lock {name:?} is not confirmed; the client retries until the lease ends")]
     InDoubt {
-        /// The lock.
+        /// The name of the lock.
         name: String,
-        /// The last failure, where there was one.
+        /// The last failure, if there was one.
         source: Option<Cause>,
     },
-    /// The store cannot be reached, or cannot serve just now. Trying again later may help.
-    #[error("the store cannot serve {what} now: {source}")]
+    /// The store cannot be reached, or cannot serve the request now. Retry later.
+    #[error("the store is not available for {what}")]
     Unavailable {
-        /// What was being done, with the lock's name where there is one.
+        /// The operation, with the name of the lock if there is one.
         what: String,
         /// The last failure.
         source: Cause,
     },
-    /// Fewer replicas than asked for have acknowledged the lock in time, so it was given back. See to the replicas, or ask for
-    /// [fewer](crate::Lock::acknowledged_by). Trying again later may help.
+    /// Too few replicas acknowledged the grant in time, so it was released. Retry later.
     #[error(
-        "{name:?} was acknowledged by {reached} of {wanted} replicas, so it was given back: see to the replicas, or ask \
-         for fewer"
+        "{reached} of {wanted} replicas acknowledged {name:?}, so it was released; check the replicas, or require fewer"
     )]
     NotEnoughReplicas {
-        /// The lock.
+        /// The name of the lock.
         name: String,
-        /// How many were to acknowledge it.
+        /// How many replicas were required: [`Lock::with_replicas`](crate::Lock::with_replicas).
         wanted: u32,
-        /// How many did, at the last try.
+        /// How many acknowledged the last attempt.
         reached: u32,
     },
-    /// The store refuses: wrong password, or the user lacks a permission.
-    #[error("the store denies {what}: {source}")]
+    /// The store refuses the user: wrong password, or a missing permission.
+    #[error("the store denies {what}")]
     Denied {
-        /// What was being done.
+        /// The operation.
         what: String,
-        /// The store's words.
+        /// The error of the store.
         source: Cause,
     },
-    /// The key of the lock holds something that is not a lock. It was left as it is: remove it, or use another name.
-    #[error(
-        "the key {key:?} holds no lock but {found}; it was left as it is: use another name, or remove the key"
-    )]
-    Corrupt {
-        /// The key.
+    /// The key holds a value that is not a lock. Nothing was changed.
+    #[error("{key:?} is not a lock, it holds {found}; use another name")]
+    NotALock {
+        /// The key, or the path of a file.
         key: String,
         /// What was found there.
         found: String,
+    },
+    /// The name is in use as another kind of primitive. Nothing was changed.
+    #[error("{name:?} is in use as a {}; a {expected} was asked for", found.primitive())]
+    WrongKind {
+        /// The name.
+        name: String,
+        /// The kind that was asked for.
+        expected: Kind,
+        /// The kind that was found.
+        found: Kind,
     },
     /// The name cannot be the name of a lock.
     #[error(transparent)]
@@ -96,67 +118,84 @@ pub enum Error {
     /// The lease cannot be used.
     #[error(transparent)]
     BadLease(#[from] LeaseError),
-    /// A setting is wrong, or contradicts another.
-    #[error("bad setting `{setting}`: {reason}")]
-    BadConfiguration {
-        /// The setting.
-        setting: &'static str,
-        /// Why it cannot be, and what can.
+    /// An argument of a call cannot be used.
+    #[error("invalid {argument}: {reason}")]
+    BadArgument {
+        /// The argument.
+        argument: &'static str,
+        /// Why it cannot be used, and what can.
         reason: String,
     },
-    /// The store, or this version of turnlock, cannot do this.
+    /// A setting of the client is wrong, or contradicts another setting.
+    #[error("invalid setting `{setting}`: {reason}")]
+    BadConfiguration {
+        /// The setting: a method of [`Builder`](crate::Builder) or one of its arguments, a parameter of the URL, or `url`.
+        setting: &'static str,
+        /// Why it cannot be used, and what can.
+        reason: String,
+    },
+    /// The store, or this kind of lock, does not support the operation.
     #[error("not supported: {0}")]
     Unsupported(String),
-    /// The client is shutting down and takes no new locks.
+    /// The client is shutting down and acquires no locks.
     #[error("the client is shutting down")]
     ShuttingDown,
-    /// The wait was ended from another thread. Only in [`blocking`](crate::blocking).
+    /// Another thread interrupted the wait. Only in [`blocking`](crate::blocking).
     #[error("the wait for lock {name:?} was interrupted")]
     Interrupted {
-        /// The lock.
+        /// The name of the lock.
         name: String,
     },
 }
 
-/// How a lock was lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum LostReason {
-    /// Its fixed lease ended.
-    #[error("its lease ended")]
-    Expired,
-    /// The lease ended before the store confirmed a renewal. The store did not reply, replied with errors, or this process
-    /// did not run.
-    #[error("no renewal was confirmed by the store for {:.1} s", unconfirmed_for.as_secs_f64())]
-    NotRenewed {
-        /// The time since the last request that the store confirmed was sent.
-        unconfirmed_for: Duration,
-    },
-    /// The store replied that this owner does not hold the lock, on a connection on which it had confirmed the hold. The lock
-    /// was unlocked by force, its key was removed, or it expired early by the clock of the store.
-    #[error("taken away by force, or its key was removed or expired on the store")]
-    Taken,
-    /// The store replied that this owner does not hold the lock, in the first reply after a reconnect, a fail-over, or a change
-    /// of the store's file. The store restarted without its data or a replica without the lock was promoted; a forced unlock
-    /// during the interruption looks the same.
-    #[error("the store lost its data, or the lock was taken away while the connection was down")]
-    GoneAfterReconnect,
-}
-
-impl LostReason {
-    /// Whether the lease ended by the local clock. The store may still have the hold.
-    pub(crate) fn is_local_end(self) -> bool {
-        matches!(self, Self::Expired | Self::NotRenewed { .. })
-    }
-}
-
 impl Error {
-    /// Whether trying again later may help.
-    pub(crate) fn is_passing(&self) -> bool {
+    /// Returns `true` if the same call can succeed later: the store was not available.
+    ///
+    /// The client has retried already, for the wait of the caller or [`retry_for`](crate::Builder::retry_for).
+    pub fn is_retryable(&self) -> bool {
         matches!(self, Self::Unavailable { .. } | Self::NotEnoughReplicas { .. })
     }
 
     pub(crate) fn bad_setting(setting: &'static str, reason: impl Into<String>) -> Self {
         Self::BadConfiguration { setting, reason: reason.into() }
+    }
+
+    pub(crate) fn bad_argument(argument: &'static str, reason: impl Into<String>) -> Self {
+        Self::BadArgument { argument, reason: reason.into() }
+    }
+}
+
+/// Why a lock was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LostReason {
+    /// The fixed lease ended.
+    #[error("its lease ended")]
+    Expired,
+    /// The lease ended before the store confirmed a renewal.
+    ///
+    /// The store did not reply, replied with errors, or this process was paused.
+    #[error("the store confirmed no renewal for {:.1} s", unconfirmed_for.as_secs_f64())]
+    NotRenewed {
+        /// The time since the last confirmed request was sent.
+        unconfirmed_for: Duration,
+    },
+    /// The store no longer has the hold, on a connection that had confirmed it.
+    ///
+    /// The lock was released by force, its key was deleted, or it expired early by the clock of the store.
+    #[error("released by force, or its key was deleted or expired on the store")]
+    Taken,
+    /// The store no longer has the hold, after a reconnect or a fail-over.
+    ///
+    /// The store restarted without its data, or a replica without the lock was promoted. A forced release during the
+    /// interruption looks the same.
+    #[error("the store lost its data, or the lock was released by force while the connection was down")]
+    GoneAfterReconnect,
+}
+
+impl LostReason {
+    /// The lease ended by the local clock. The store may still have the hold.
+    pub(crate) fn is_local_end(self) -> bool {
+        matches!(self, Self::Expired | Self::NotRenewed { .. })
     }
 }

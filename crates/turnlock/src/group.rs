@@ -7,7 +7,7 @@ use futures_util::future::select;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::Notify;
 use turnlock_core::Moment;
-use turnlock_core::tally::{self, Parted, Parting};
+use turnlock_core::tally::{self, ReleaseOutcome, ReleaseTally};
 
 use crate::clock;
 use crate::engine::{Engine, Hold};
@@ -15,42 +15,54 @@ use crate::error::Error;
 use crate::guard::Guard;
 use crate::multi_guard::LostMember;
 
-/// Several holds that stand and fall together: as long as `need` of them are believed in.
+/// Several holds that are valid together, while `need` of them are valid.
 ///
-/// Members may join as long as the group is open, so the answer of a slow server is of use although nobody waited for it.
-/// Once it is closed, who comes is given back at once.
+/// Members can join while the group is open, so a late reply of a slow server counts. A member that joins a closed group
+/// is released at once.
 #[derive(Debug)]
 pub(crate) struct Group {
-    /// Whose timers are used.
+    /// The engine whose timers are used.
     pub(crate) engine: Arc<Engine>,
     need: usize,
     total: usize,
-    /// How long giving back waits for the slow, where enough others have confirmed.
-    farewell: Duration,
+    /// How long a release waits for slow members when enough others have confirmed.
+    release_timeout: Duration,
     state: Mutex<State>,
     joined: Notify,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Each with its number among the members.
+    /// Each with its index among the members.
     guards: Vec<(usize, Guard)>,
     closed: bool,
-    /// What was told to be lost does not come back.
+    /// Once reported as lost, the group stays lost.
     lost: Option<LostMember>,
 }
 
 impl Group {
-    pub(crate) fn new(engine: &Arc<Engine>, need: usize, total: usize, farewell: Duration) -> Arc<Self> {
+    pub(crate) fn new(
+        engine: &Arc<Engine>,
+        need: usize,
+        total: usize,
+        release_timeout: Duration,
+    ) -> Arc<Self> {
         let engine = Arc::clone(engine);
-        Arc::new(Self { engine, need, total, farewell, state: Mutex::default(), joined: Notify::new() })
+        Arc::new(Self {
+            engine,
+            need,
+            total,
+            release_timeout,
+            state: Mutex::default(),
+            joined: Notify::new(),
+        })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One more member is held. Where it comes too late, it is given back.
+    /// Adds a held member. Releases it if the group is closed or lost.
     pub(crate) fn join(&self, member: usize, guard: Guard) {
         let mut state = self.state();
         if state.closed || state.lost.is_some() {
@@ -62,19 +74,19 @@ impl Group {
         self.joined.notify_waiters();
     }
 
-    /// Ends the group, and hands out what it holds, in the order of joining.
+    /// Closes the group, and returns its guards in the order of joining.
     pub(crate) fn close(&self) -> Vec<Guard> {
         let mut state = self.state();
         state.closed = true;
         std::mem::take(&mut state.guards).into_iter().map(|(_, guard)| guard).collect()
     }
 
-    /// How many members are believed in.
+    /// Returns how many members are valid.
     pub(crate) fn held(&self) -> usize {
         self.state().guards.iter().filter(|(_, guard)| guard.is_valid()).count()
     }
 
-    /// The fencing token of a member, where that is held and has one.
+    /// Returns the fencing token of a member, if it is held and has one.
     pub(crate) fn token(&self, member: usize) -> Option<u64> {
         self.state().guards.iter().find(|(number, _)| *number == member)?.1.token()
     }
@@ -83,17 +95,17 @@ impl Group {
         self.lost().is_none() && !self.state().closed
     }
 
-    /// Until when enough members are believed in.
-    pub(crate) fn believed_until(&self) -> Moment {
+    /// Returns until when enough members are valid.
+    pub(crate) fn valid_until(&self) -> Moment {
         if !self.is_valid() {
             return clock::now();
         }
-        let valid = |(_, guard): &(usize, Guard)| guard.is_valid().then(|| guard.hold().believed_until());
+        let valid = |(_, guard): &(usize, Guard)| guard.is_valid().then(|| guard.hold().valid_until());
         let ends = self.state().guards.iter().filter_map(valid).collect();
-        tally::believed_until(self.need, ends).unwrap_or_else(clock::now)
+        tally::valid_until(self.need, ends).unwrap_or_else(clock::now)
     }
 
-    /// Which member was lost, if so many were that too few are left.
+    /// Returns a lost member, if fewer than `need` are left.
     pub(crate) fn lost(&self) -> Option<LostMember> {
         let mut state = self.state();
         if state.lost.is_none() && !state.closed {
@@ -109,7 +121,7 @@ impl Group {
         state.lost.clone()
     }
 
-    /// Waits until the group is lost. Never ready when it is given back first.
+    /// Waits until the group is lost. Stays pending if it is released first.
     pub(crate) async fn until_lost(&self) -> LostMember {
         loop {
             let mut joined = pin!(self.joined.notified());
@@ -120,7 +132,7 @@ impl Group {
             let mut ends: FuturesUnordered<_> =
                 self.standing().into_iter().map(|hold| async move { hold.until_lost().await }).collect();
             if ends.is_empty() {
-                // Given back.
+                // Released.
                 return std::future::pending().await;
             }
             select(ends.next(), joined).await;
@@ -133,33 +145,34 @@ impl Group {
         holds.filter(|hold| hold.lost().is_none()).map(Arc::clone).collect()
     }
 
-    /// Gives back all members at once, and waits until so many have confirmed as are needed to hold. Those that are late
-    /// are left to their engines, as all are when this future is dropped.
-    pub(crate) async fn give_back(&self) -> Result<(), Error> {
-        // The last to join goes first: see `MultiLock` for whom this helps.
+    /// Releases all members at the same time, and waits until as many have confirmed as are needed to hold.
+    ///
+    /// The engines finish the rest, and all of it if this future is dropped.
+    pub(crate) async fn release(&self) -> Result<(), Error> {
+        // In reverse order of joining: the first member by key, for which others wait, is released last.
         let guards = self.close().into_iter().rev();
-        let mut parting = Parting::new(self.total, self.need, guards.len());
+        let mut tally = ReleaseTally::new(self.total, self.need, guards.len());
         let mut releases: FuturesUnordered<_> = guards.map(Guard::unlock).collect();
-        let mut in_a_hurry = false;
-        let mut late = pin!(tokio::time::sleep(self.farewell));
+        let mut is_late = false;
+        let mut late = pin!(tokio::time::sleep(self.release_timeout));
         let mut gravest: Option<Error> = None;
         loop {
-            match parting.outcome(in_a_hurry) {
-                Some(Parted::Free) => return Ok(()),
-                Some(Parted::Lost | Parted::InDoubt) => return gravest.map_or(Ok(()), Err),
+            match tally.outcome(is_late) {
+                Some(ReleaseOutcome::Free) => return Ok(()),
+                Some(ReleaseOutcome::Lost | ReleaseOutcome::InDoubt) => return gravest.map_or(Ok(()), Err),
                 None => {}
             }
             let outcome = tokio::select! {
                 Some(outcome) = releases.next() => outcome,
-                () = &mut late, if !in_a_hurry => {
-                    in_a_hurry = true;
+                () = &mut late, if !is_late => {
+                    is_late = true;
                     continue;
                 }
             };
             match &outcome {
-                Ok(()) => parting.freed(),
-                Err(Error::Lost { .. }) => parting.gone(),
-                Err(_) => parting.failed(),
+                Ok(()) => tally.freed(),
+                Err(Error::Lost { .. }) => tally.gone(),
+                Err(_) => tally.failed(),
             }
             if let Err(error) = outcome
                 && gravest.as_ref().is_none_or(|known| gravity(known) < gravity(&error))
@@ -170,7 +183,7 @@ impl Group {
     }
 }
 
-/// How much it matters to the one who gives back: what was lost may have been done twice.
+/// Orders errors: after a loss, the work may have run twice.
 fn gravity(error: &Error) -> u8 {
     match error {
         Error::Lost { .. } => 2,

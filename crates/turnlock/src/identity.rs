@@ -4,52 +4,55 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 use turnlock_core::{ClientId, OwnerId};
 
-/// Who a client is, as it says of itself: for the person who asks who holds a lock.
+/// The host, process and label of a client: shows people who holds a lock.
 ///
-/// A client of turnlock writes this down on the store when it has first asked for a lock (not for permits, or a latch), in the background, and again about
-/// every 20 minutes while it is in use. It is forgotten an hour later. Others find it by the first part of its owners' ids.
-/// Clients of other libraries write nothing down.
+/// A turnlock client writes this record to the store after its first request for a lock, in the background, and again
+/// about every 20 minutes while it is in use. Requests for permits and latches do not write it. The record expires
+/// after an hour. [`Client::identities`](crate::Client::identities) finds it by owner id. Clients of other libraries
+/// write no record.
 ///
-/// It is a courtesy and decides nothing: a store that refuses it grants locks all the same. Nobody checks that it is true. It is
-/// text of others, with its control characters replaced and its length cut: still nothing to be run, or taken for markup.
+/// The record is for information only: a store that refuses it still grants locks. It is not verified. Its texts are
+/// untrusted input: control characters are replaced and the length is limited, but escape it before rendering.
 ///
-/// On Redis it is the value of the key `turnlock_client:<client uuid>`, whatever the key prefix, since owners do not say which
-/// prefix their client has. A user who may lock some names only is allowed this by [`AclRule`](crate::acl::AclRule).
+/// On Redis it is the value of the key `turnlock_client:<client uuid>`. It has no key prefix, because an owner id does
+/// not contain the prefix of its client. [`AclRule`](crate::acl::AclRule) grants access to it.
+///
+/// # Examples
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
 /// let client = turnlock::Client::builder().label("nightly report").connect("memory://").await?;
 /// let guard = client.lock("orders").lock().await?;
-/// guard.announce().await?; // also says since when
+/// guard.announce().await?; // also writes since when
 /// let owner = guard.owner_id().clone();
-/// let who = client.identities(&[owner.clone()]).await?.remove(0).expect("written down");
-/// assert_eq!((who.label.as_str(), who.pid), ("nightly report", std::process::id()));
-/// assert!(who.since_of(&owner).is_some());
+/// let identity = client.identities(&[owner.clone()]).await?.remove(0).expect("a record");
+/// assert_eq!((identity.label.as_str(), identity.pid), ("nightly report", std::process::id()));
+/// assert!(identity.since_of(&owner).is_some());
 /// # Ok::<(), turnlock::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Identity {
-    /// The name of its machine, or of its container.
+    /// The name of the machine or the container.
     pub host: String,
-    /// The number of its process there.
+    /// The process id.
     pub pid: u32,
-    /// What it calls itself: see [`Builder::label`](crate::Builder::label).
+    /// The label: see [`Builder::label`](crate::Builder::label).
     pub label: String,
-    /// When the client was made, by the clock of its machine.
+    /// When the client was created, by the clock of its machine.
     pub started: SystemTime,
     pub(crate) client: ClientId,
-    /// Since when it has what it announced, by the number in the owner.
+    /// The begin of each announced hold, by the number in its owner id.
     pub(crate) since: BTreeMap<u64, SystemTime>,
 }
 
-/// The longest text that is written down, or believed, in characters.
-const LONGEST_TEXT: usize = 100;
+/// The limit of a text in characters, when written and when read.
+const MAX_TEXT_CHARS: usize = 100;
 
-/// How many holds can be announced at a time; of more, the latest.
-pub(crate) const MOST_ANNOUNCED: usize = 64;
+/// How many announced holds a record contains: the latest ones.
+pub(crate) const MAX_ANNOUNCED: usize = 64;
 
-/// What is written down.
+/// The record on the store, as JSON.
 #[derive(Serialize, Deserialize)]
 struct Record {
     host: String,
@@ -61,30 +64,30 @@ struct Record {
 }
 
 impl Identity {
-    /// The longest record that is believed. None of ours is longer.
-    pub(crate) const LONGEST_RECORD: usize = 4096;
+    /// The limit of a record in bytes. Longer ones are not read, and turnlock writes none.
+    pub(crate) const MAX_RECORD_LEN: usize = 4096;
 
-    /// This process, as a client of it.
+    /// Returns the identity of a client in this process.
     pub(crate) fn of_this_process(client: ClientId, label: Option<&str>) -> Self {
         Self {
-            host: legible(&host_name()),
+            host: sanitized(&host_name()),
             pid: std::process::id(),
-            label: legible(&label.map_or_else(program_name, str::to_owned)),
+            label: sanitized(&label.map_or_else(program_name, str::to_owned)),
             started: SystemTime::now(),
             client,
             since: BTreeMap::new(),
         }
     }
 
-    /// When the hold of this owner began, if its client [announced](crate::Guard::announce) it.
+    /// Returns when the hold of `owner` began, if its client [announced](crate::Guard::announce) it.
     pub fn since_of(&self, owner: &OwnerId) -> Option<SystemTime> {
         let (client, number) = owner.parts()?;
         if client == self.client { self.since.get(&number).copied() } else { None }
     }
 
-    /// As it is written down.
+    /// Serializes the record for the store.
     pub(crate) fn to_record(&self) -> String {
-        let latest = self.since.iter().rev().take(MOST_ANNOUNCED);
+        let latest = self.since.iter().rev().take(MAX_ANNOUNCED);
         let record = Record {
             host: self.host.clone(),
             pid: self.pid,
@@ -92,21 +95,21 @@ impl Identity {
             started_ms: to_millis(self.started),
             since: latest.map(|(number, since)| (*number, to_millis(*since))).collect(),
         };
-        // Text and numbers can always be written.
+        // Texts and numbers always serialize.
         serde_json::to_string(&record).unwrap_or_default()
     }
 
-    /// What somebody wrote down. `None` where that is something else.
+    /// Parses a record from the store. `None` if it is not one.
     pub(crate) fn from_record(client: ClientId, record: &str) -> Option<Self> {
-        if record.len() > Self::LONGEST_RECORD {
+        if record.len() > Self::MAX_RECORD_LEN {
             return None;
         }
         let Record { host, pid, label, started_ms, since } = serde_json::from_str(record).ok()?;
         let since = since.into_iter().map(|(number, millis)| Some((number, from_millis(millis)?)));
         Some(Self {
-            host: legible(&host),
+            host: sanitized(&host),
             pid,
-            label: legible(&label),
+            label: sanitized(&label),
             started: from_millis(started_ms)?,
             client,
             since: since.collect::<Option<_>>()?,
@@ -114,11 +117,11 @@ impl Identity {
     }
 }
 
-/// Text that can be shown on one line, cut to a length.
-fn legible(text: &str) -> String {
+/// Replaces control characters, and cuts the text to its limit.
+fn sanitized(text: &str) -> String {
     let shown =
         |character: char| if character.is_control() { char::REPLACEMENT_CHARACTER } else { character };
-    text.chars().take(LONGEST_TEXT).map(shown).collect()
+    text.chars().take(MAX_TEXT_CHARS).map(shown).collect()
 }
 
 fn to_millis(time: SystemTime) -> u64 {
@@ -154,34 +157,34 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_down_is_read_again() {
-        let mut one = Identity::of_this_process(client(), Some("a \"label\" of 100 😀"));
-        // Written down in milliseconds.
-        one.started = from_millis(1_700_000_000_123).expect("a time");
-        one.since.insert(7, from_millis(1_700_000_001_000).expect("a time"));
-        assert!(!one.host.is_empty());
-        let record = one.to_record();
+    fn a_record_is_read_back_as_written() {
+        let mut identity = Identity::of_this_process(client(), Some("a \"label\" of 100 😀"));
+        // The record has milliseconds.
+        identity.started = from_millis(1_700_000_000_123).expect("a time");
+        identity.since.insert(7, from_millis(1_700_000_001_000).expect("a time"));
+        assert!(!identity.host.is_empty());
+        let record = identity.to_record();
         assert!(record.contains("\"started_ms\":1700000000123,\"since\":{\"7\":1700000001000}"), "{record}");
-        let read = Identity::from_record(client(), &record).expect("as it was written");
-        assert_eq!(read, one);
-        assert_eq!(read.since_of(&client().owner(7)), one.since.get(&7).copied());
+        let read = Identity::from_record(client(), &record).expect("a record");
+        assert_eq!(read, identity);
+        assert_eq!(read.since_of(&client().owner(7)), identity.since.get(&7).copied());
         assert_eq!(read.since_of(&client().owner(8)), None);
         assert_eq!(read.since_of(&ClientId::from_random([8; 16]).owner(7)), None);
         assert!(!Identity::of_this_process(client(), None).label.is_empty());
     }
 
     #[test]
-    fn the_longest_record_is_believed() {
-        let mut one = Identity::of_this_process(client(), Some(&"😀".repeat(500)));
-        one.host = "😀".repeat(LONGEST_TEXT);
-        one.since = (0..1_000).map(|number| (u64::MAX - number, one.started)).collect();
-        let read = Identity::from_record(client(), &one.to_record()).expect("short enough");
-        assert_eq!((read.label.chars().count(), read.since.len()), (LONGEST_TEXT, MOST_ANNOUNCED));
-        assert!(read.since_of(&client().owner(u64::MAX)).is_some(), "the latest");
+    fn the_longest_record_is_accepted() {
+        let mut identity = Identity::of_this_process(client(), Some(&"😀".repeat(500)));
+        identity.host = "😀".repeat(MAX_TEXT_CHARS);
+        identity.since = (0..1_000).map(|number| (u64::MAX - number, identity.started)).collect();
+        let read = Identity::from_record(client(), &identity.to_record()).expect("short enough");
+        assert_eq!((read.label.chars().count(), read.since.len()), (MAX_TEXT_CHARS, MAX_ANNOUNCED));
+        assert!(read.since_of(&client().owner(u64::MAX)).is_some(), "the latest is in it");
     }
 
     #[test]
-    fn a_hostile_record_is_none_or_is_cut() {
+    fn a_hostile_record_is_rejected_or_cut() {
         let read = |record: &str| Identity::from_record(client(), record);
         for record in [
             "",
@@ -202,12 +205,12 @@ mod tests {
         assert_eq!(read(&"[".repeat(4_000)), None);
         let long = |label: &str| format!(r#"{{"host":"h","pid":1,"label":"{label}","started_ms":1}}"#);
         assert_eq!(read(&long(&"x".repeat(5_000))), None);
-        assert_eq!(read(&long(&"x".repeat(3_000))).expect("one").label.len(), LONGEST_TEXT);
+        assert_eq!(read(&long(&"x".repeat(3_000))).expect("a record").label.len(), MAX_TEXT_CHARS);
         assert_eq!(
-            read(&long("a\\n\\u001b[31m\\u0000")).expect("one").label,
+            read(&long("a\\n\\u001b[31m\\u0000")).expect("a record").label,
             "a\u{fffd}\u{fffd}[31m\u{fffd}"
         );
-        // A time that cannot be is no reason to fail, and fields of a later version are none either.
+        // A time out of range must not panic. Unknown fields, of a later version, are ignored.
         let _ = read(r#"{"host":"h","pid":1,"label":"x","started_ms":18446744073709551615}"#);
         assert!(read(r#"{"host":"h","pid":1,"label":"x","started_ms":1,"new":[]}"#).is_some());
     }

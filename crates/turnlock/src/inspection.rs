@@ -1,13 +1,14 @@
 use std::collections::HashSet;
 use std::time::{Duration, SystemTime};
 
-pub use turnlock_core::model::Role;
-use turnlock_core::model::{HolderPicture, Snapshot};
-use turnlock_core::{Kind, LockName, OwnerId};
+use turnlock_core::model::{HolderSnapshot, Snapshot};
+use turnlock_core::{self as core, LockName, OwnerId};
 
 use crate::engine::Shared;
+use crate::kind::Kind;
+use crate::role::Role;
 
-/// What a lock, a semaphore or a latch looks like on the store, and here.
+/// The state of a lock, a semaphore or a latch on the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Inspection {
@@ -15,43 +16,46 @@ pub struct Inspection {
     pub name: String,
     /// Its key on the store.
     pub key: String,
-    /// What it is. Of a read-write lock, the side that was asked.
+    /// The kind. Of a read-write lock, the side of the handle.
     pub kind: Kind,
-    /// Who holds it: of a lock its owner, of a read-write lock all readers or the writer, of a permit semaphore every
-    /// permit that is out.
+    /// The holders: the owner of a lock, all readers or the writer of a read-write lock, the taken permits of a permit
+    /// semaphore.
     pub holders: Vec<Holder>,
-    /// The rest of the lease; `None` when nobody holds the lock, or somebody does without end.
+    /// The remaining lease. `None` if it is free, or held without a lease.
     pub ttl: Option<Duration>,
-    /// How many tasks of this client wait for it.
+    /// The number of waiters of this client.
     pub waiting_here: usize,
-    /// Who waits for a fair lock, of all clients, the next one first. Empty for other kinds, which keep no queue on the
-    /// store.
+    /// The waiters of a fair lock, of all clients, the next one first. Other kinds have no queue on the store.
     pub queue: Vec<OwnerId>,
-    /// The last token that a fenced lock gave out.
+    /// The last token of a fenced lock.
     pub token: Option<u64>,
-    /// The free permits of a semaphore, or the count of a latch. `None` when it was not set yet, and for locks.
+    /// The free permits of a semaphore, or the count of a latch. `None` if it was never set, and for locks.
     pub available: Option<i64>,
 }
 
 impl Inspection {
     pub(crate) fn new(shared: &Shared, name: &LockName, snapshot: Snapshot) -> Self {
-        // The id of a permit does not tell whose it is.
+        // The id of a permit does not contain its client.
         let ours: HashSet<OwnerId> = match name.kind() {
-            Kind::Permits => shared.rooms.holds(name).iter().flat_map(|hold| hold.permit_ids()).collect(),
+            core::Kind::Permits => {
+                shared.wait_queues.holds(name).iter().flat_map(|hold| hold.permit_ids()).collect()
+            }
             _ => HashSet::new(),
         };
-        let is_mine = |owner: &OwnerId| owner.is_of(shared.client) || ours.contains(owner);
-        let holder = |HolderPicture { owner, count, role, ttl, since }| {
+        let is_mine = |owner: &OwnerId| owner.belongs_to(shared.client) || ours.contains(owner);
+        let holder = |HolderSnapshot { owner, count, role, ttl, since }| {
             let is_mine = is_mine(&owner);
-            Holder { owner, count, role, ttl, is_mine, since }
+            Holder { owner, count, role: Role::from_core(role), ttl, is_mine, since }
         };
         Self {
             name: name.to_string(),
             key: name.key().to_owned(),
-            kind: name.kind(),
+            kind: Kind::from_core(name.kind()),
             waiting_here: match name.kind() {
-                Kind::Fair => snapshot.queue.iter().filter(|waiter| waiter.is_of(shared.client)).count(),
-                _ => shared.rooms.waiting(name),
+                core::Kind::Fair => {
+                    snapshot.queue.iter().filter(|waiter| waiter.belongs_to(shared.client)).count()
+                }
+                _ => shared.wait_queues.waiting(name),
             },
             holders: snapshot.holders.into_iter().map(holder).collect(),
             ttl: snapshot.ttl,
@@ -61,27 +65,27 @@ impl Inspection {
         }
     }
 
-    /// Whether somebody holds it.
+    /// Returns `true` if there is a holder.
     pub fn is_locked(&self) -> bool {
         !self.holders.is_empty()
     }
 }
 
-/// Someone who holds a lock, or a permit that is out.
+/// A holder of a lock, or a taken permit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {
-    /// The owner on the wire, `<client uuid>:<number>`, or the id of a permit.
+    /// The owner id, `<client uuid>:<number>`, or the id of a permit.
     pub owner: OwnerId,
-    /// How often it holds the lock.
+    /// The hold count.
     pub count: u64,
-    /// As what it holds.
+    /// The role of the holder.
     pub role: Role,
-    /// The rest of its own lease, where each holder has one of its own: readers and permits.
+    /// The remaining lease of this holder: readers and permits have their own.
     pub ttl: Option<Duration>,
-    /// Whether the holder belongs to this client.
+    /// The holder belongs to this client.
     pub is_mine: bool,
-    /// When the hold began, where the store knows that by itself. Redis does not: there, ask for the
-    /// [identities](crate::Client::identities) of holders, which tell what was [announced](crate::Guard::announce).
+    /// When the hold began, if the store records it. On Redis, see [`Client::identities`](crate::Client::identities) for
+    /// holds that were [announced](crate::Guard::announce).
     pub since: Option<SystemTime>,
 }

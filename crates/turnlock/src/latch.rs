@@ -2,22 +2,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use turnlock_core::Kind;
-use turnlock_core::model::Deed;
+use turnlock_core::model::CounterOp;
 
-use crate::engine::{Engine, Patience, checked_number, until_zero};
+use crate::engine::{Engine, WaitLimit, checked_number, until_zero};
 use crate::error::Error;
 use crate::inspection::Inspection;
 use crate::named::Named;
 
-/// A count that goes down to zero once, and lets those pass who wait for that. Redisson's `RCountDownLatch` on the same
-/// wire.
+/// A handle to a count-down latch: Redisson's `RCountDownLatch`.
 ///
-/// **Guarantee.** A count-down counts once, also when its answer was lost and it is sent again: the store remembers
-/// requests for an hour, and a request that got no answer is repeated for 50 minutes at the most. Waiters are woken by a message, and look by themselves within a second, also when the latch
-/// was deleted, which Java's waiters do not hear of.
+/// The latch opens when its count reaches zero. A latch that does not exist is open: it was never set, has reached zero,
+/// or its store has lost its data.
 ///
-/// **Limits.** A latch that is not there counts as open: one that was never set, that has come to zero, or whose store has
-/// lost its data.
+/// Operations are idempotent: the store keeps each request id for an hour, and a request without a reply is retried for
+/// at most 50 minutes. Waiters are woken by a message, and check at least once a second. They also see a deletion, which
+/// waiters of Redisson do not.
+///
+/// # Examples
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -34,6 +35,7 @@ use crate::named::Named;
 /// # Ok::<(), turnlock::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Debug)]
+#[must_use = "a handle does nothing: call `wait()` or `count_down()`"]
 pub struct Latch {
     named: Named,
 }
@@ -43,58 +45,69 @@ impl Latch {
         Self { named: Named::new(engine, Kind::Latch, name) }
     }
 
-    /// The name, as it was given. Empty when the given one is not valid.
+    /// Returns the name of the latch. Empty if the given name is not valid.
     pub fn name(&self) -> &str {
         self.named.as_str()
     }
 
-    /// Sets the count, if the latch is not set. Whether this did it.
+    /// Sets the count if the latch is not set. Returns `true` if this call set it.
     ///
-    /// Cancelling: once begun, it is finished in the background.
+    /// # Cancel safety
+    ///
+    /// Once begun, it is finished in the background.
     pub async fn try_set_count(&self, count: u32) -> Result<bool, Error> {
-        Ok(self.named.perform(Deed::SetOnce(u64::from(checked_number(count)?))).await? == 1)
+        let count = u64::from(checked_number("count", count)?);
+        Ok(self.named.perform(CounterOp::SetOnce(count)).await? == 1)
     }
 
-    /// Counts one down. What is left; zero opens the latch.
+    /// Decrements the count. Returns what is left; zero opens the latch.
     ///
-    /// Cancelling: once begun, it is finished in the background.
+    /// # Cancel safety
+    ///
+    /// Once begun, it is finished in the background.
     pub async fn count_down(&self) -> Result<i64, Error> {
-        self.named.perform(Deed::CountDown).await
+        self.named.perform(CounterOp::CountDown).await
     }
 
-    /// What is left to count down. Zero when the latch is open, or was never set.
+    /// Returns the count. Zero if the latch is open or was never set.
     pub async fn count(&self) -> Result<i64, Error> {
         Ok(self.inspect().await?.available.unwrap_or_default().max(0))
     }
 
-    /// Waits until the latch is open, as long as it takes.
+    /// Waits until the latch is open.
     ///
-    /// Cancelling: safe, nothing is changed.
+    /// # Cancel safety
+    ///
+    /// Cancel safe.
     pub async fn wait(&self) -> Result<(), Error> {
-        self.wait_until(Patience::Endless).await.map(drop)
+        self.wait_until(WaitLimit::Endless).await.map(drop)
     }
 
-    /// Waits until the latch is open, for `wait` at the most. Whether it is.
+    /// Waits until the latch is open, at most `wait`. Returns `true` if it is open.
     ///
-    /// Cancelling: safe, nothing is changed.
+    /// # Cancel safety
+    ///
+    /// Cancel safe.
     pub async fn wait_for(&self, wait: Duration) -> Result<bool, Error> {
-        self.wait_until(Patience::of(wait)).await
+        self.wait_until(WaitLimit::of(wait)).await
     }
 
-    /// Removes the latch, which opens it. Whether it was there.
+    /// Deletes the latch, which opens it. Returns `true` if it existed.
     ///
-    /// Cancelling: once begun, it is finished in the background.
+    /// # Cancel safety
+    ///
+    /// Once begun, it is finished in the background.
     pub async fn delete(&self) -> Result<bool, Error> {
-        Ok(self.named.perform(Deed::Delete).await? == 1)
+        Ok(self.named.perform(CounterOp::Delete).await? == 1)
     }
 
-    /// What is left to count down, and how many wait here.
+    /// Returns the count, and the number of waiters of this client.
     pub async fn inspect(&self) -> Result<Inspection, Error> {
         self.named.inspect().await
     }
 
-    async fn wait_until(&self, patience: Patience) -> Result<bool, Error> {
+    async fn wait_until(&self, wait_limit: WaitLimit) -> Result<bool, Error> {
         let shared = &self.named.engine.shared;
-        shared.on_runtime(until_zero(shared, self.named.checked()?, patience)).await
+        shared.on_runtime(until_zero(shared, self.named.checked()?, wait_limit)).await
     }
 }

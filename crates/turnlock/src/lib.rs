@@ -1,31 +1,77 @@
-//! Distributed locks for processes that take turns: on the Redis that a team already runs, **on the same wire as
-//! Redisson**, and in memory with no server at all.
+//! Distributed locks on Redis, in a file or in memory, with the wire format of Redisson.
+//!
+//! A Java service with Redisson and a Rust service with turnlock exclude each other on the same key. Without a server,
+//! a file excludes the processes of one machine.
 //!
 //! ```
 //! # tokio::runtime::Runtime::new().unwrap().block_on(async {
-//! let client = turnlock::Client::connect("memory://").await?; // or redis://127.0.0.1
-//! let lock = client.lock("orders:42");
+//! let client = turnlock::Client::connect("memory://").await?; // or redis://127.0.0.1, or file:
 //!
-//! let guard = lock.lock().await?; // waits for its turn; renewed while the guard lives
+//! let guard = client.lock("orders:42").await?; // waits; renewed while the guard lives
 //! // … the work that must not run twice …
-//! guard.unlock().await?; // the certain way; dropping the guard is the convenient way
+//! guard.unlock().await?; // waits for the store; dropping the guard releases in the background
 //!
-//! let answer = lock.run(|_held| async { 6 * 7 }).await?; // the same in one call
+//! let answer = client.lock("orders:42").run(|_held| async { 6 * 7 }).await?; // the same in one call
 //! assert_eq!(answer, 42);
 //! # Ok::<(), turnlock::Error>(()) }).unwrap();
 //! ```
 //!
-//! # What is promised
+//! # Guarantees
 //!
-//! - One holder at a time, across processes and languages, as long as the store keeps its data. See [`Guard`] for the
-//!   exact words and the limits.
-//! - A lock whose process dies is free when its lease ends: 30 s when nothing else was said.
-//! - A holder that cannot renew hears of it by [`Guard::lost`] *before* the store can hand the lock on.
-//! - Any future of this crate may be dropped at any time without leaving a lock behind.
-//! - Waiters are woken by a message, look by themselves at least once a second, and are served in order of arrival within
-//!   one client.
+//! - One holder at a time, across processes and languages, provided that the store keeps its data: see [`Guard`].
+//! - The lock of a process that dies is free when its lease ends, after 30 s by default.
+//! - A holder that cannot renew learns of it by [`Guard::lost`] *before* the store can grant the lock to another.
+//! - A future of this crate can be dropped at any time, and leaves no lock behind.
+//! - Waiters are woken by a message, and poll at least once a second. Waiters of one client are served in order.
 //!
-//! # Two ways to use it
+//! # Choosing a primitive
+//!
+//! | to | use |
+//! |---|---|
+//! | run one holder at a time | [`Client::lock`] |
+//! | serve waiters in order of arrival, over all processes | [`Client::fair_lock`] |
+//! | protect a database from a holder that was paused | [`Client::fenced_lock`] |
+//! | share among readers, exclude for a writer | [`Client::read_write_lock`] |
+//! | share locks with redis-py, redsync or node-redlock | [`Client::plain_lock`] |
+//! | lock on a server without pub/sub | [`Client::spin_lock`] |
+//! | hold several locks together | [`MultiLock`] |
+//! | survive the loss of a server without replication | [`RedLock`] |
+//! | limit how many run at a time | [`Client::permit_semaphore`], or [`Client::semaphore`] as in Java |
+//! | wait until others are done | [`Client::latch`] |
+//!
+//! # Choosing a store
+//!
+//! | store | excludes | survives |
+//! |---|---|---|
+//! | `memory://` | the tasks of one process: for tests | nothing |
+//! | `file:` | the processes of one machine | nothing needs to: locks end with their process |
+//! | `redis://` | all clients of the server | a restart, with persistence |
+//! | `redis+sentinel://`, `redis+cluster://` | all clients | a fail-over, with [`Lock::with_replicas`] |
+//!
+//! [`Client::connect`] lists the URLs. [`Client::doctor`] checks a server.
+//!
+//! # Errors
+//!
+//! A busy lock is not an error: see [`TryAcquire`]. [`Error`] lists what to do about each error.
+//!
+//! # Testing
+//!
+//! `memory://` is one store per process; [`MemoryStore::new`] is a store of its own, for one test. With
+//! `tokio::time::pause` (`#[tokio::test(start_paused = true)]`), leases on a memory store follow tokio's clock, so a test
+//! can let a lease end without waiting: see the example `testing`.
+//!
+//! # Pitfalls
+//!
+//! - A lock handle holds nothing, and `let _ = lock.lock().await?` releases at once: bind the guard to a name.
+//! - A lease does not stop a paused process. Check [`Guard::is_valid`], or use a [fencing token](Guard::token).
+//! - Each acquire is a new owner: a task that locks the same name twice waits for itself. Use [`Guard::reenter`] or an
+//!   [`Owner`]. After a second, a warning is logged with both call sites.
+//! - [`Semaphore`] permits have no lease: those of a process that dies stay taken. [`PermitSemaphore`] recovers them.
+//!
+//! # Features
+//!
+//! - `file` (default): stores in a file.
+//! - `tls` (default): TLS connections to Redis.
 //!
 //! The types at the root are async, on tokio. [`blocking`] has the same for programs without a runtime; there the thread
 //! is the owner, as in Java.
@@ -45,10 +91,14 @@ mod error;
 mod found;
 mod group;
 mod guard;
+mod guard_error;
 mod identity;
 mod inspection;
+mod kind;
 mod latch;
 mod lock;
+#[cfg(doctest)]
+mod misuse;
 mod multi_guard;
 mod multi_lock;
 mod named;
@@ -58,22 +108,27 @@ mod permits;
 mod read_write_lock;
 mod red_lock;
 mod red_round;
+mod role;
 mod run;
 mod semaphore;
 mod settings;
 mod store_url;
 mod tls;
+mod try_acquire;
 mod url_parameters;
+mod write_guard;
 
 pub use backend::memory::MemoryStore;
 pub use backend::redis::ClusterMessages;
 pub use builder::Builder;
-pub use client::{Client, Leftovers};
+pub use client::{Client, ShutdownReport};
 pub use error::{Cause, Error, LostReason};
 pub use found::Found;
 pub use guard::Guard;
+pub use guard_error::GuardError;
 pub use identity::Identity;
-pub use inspection::{Holder, Inspection, Role};
+pub use inspection::{Holder, Inspection};
+pub use kind::Kind;
 pub use latch::Latch;
 pub use lock::Lock;
 pub use multi_guard::{LostMember, MultiGuard, MultiHeld};
@@ -83,7 +138,10 @@ pub use permit_semaphore::PermitSemaphore;
 pub use permits::Permits;
 pub use read_write_lock::ReadWriteLock;
 pub use red_lock::RedLock;
+pub use role::Role;
 pub use run::{Exit, Held, Runner};
 pub use semaphore::Semaphore;
 pub use tls::Tls;
-pub use turnlock_core::{ClientId, Glob, Kind, LeaseError, NameError, OwnerId};
+pub use try_acquire::TryAcquire;
+pub use turnlock_core::{ClientId, Glob, LeaseError, NameError, OwnerId};
+pub use write_guard::WriteGuard;

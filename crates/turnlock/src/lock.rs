@@ -1,38 +1,48 @@
+use std::future::IntoFuture;
+use std::panic::Location;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use turnlock_core::{Kind, Lease, LeaseError, LockName, OwnerId};
 
-use crate::engine::{self, Ask, Deepening, Engine, Patience, Term};
+use crate::engine::{self, AcquireRequest, CallSite, Engine, LeaseMode, ReenterRequest, WaitLimit};
 use crate::error::Error;
 use crate::guard::Guard;
 use crate::inspection::Inspection;
 use crate::named::{Named, endless};
 use crate::owner::Owner;
 use crate::run::Runner;
+use crate::try_acquire::TryAcquire;
 
-/// A lock by its name: cheap to make and to clone, and nothing is sent until it is used.
+/// A handle to a lock: cheap to make and to clone, and it holds nothing.
 ///
-/// All kinds of locks are this one type; which of them it is, is said where it is made: [`Client::lock`], and
-/// [`fair_lock`], [`fenced_lock`], [`plain_lock`], [`spin_lock`] and [`read_write_lock`] beside it. All but the plain lock
-/// are Redisson's on the same wire: a Java service that locks the same name is excluded, and excludes.
+/// `.await` on the handle acquires the lock and returns a [`Guard`]; [`lock`](Lock::lock) does the same.
 ///
-/// Each call of `lock`, `try_lock` or `try_lock_for` is an owner of its own unless [`owned_by`](Lock::owned_by) says
-/// otherwise, so two tasks that share one `Lock` exclude each other.
+/// All kinds of locks have this type: [`Client::lock`], [`fair_lock`], [`fenced_lock`], [`plain_lock`], [`spin_lock`]
+/// and the two sides of a [`read_write_lock`]. All but the plain lock have the wire format of Redisson: a Java service
+/// that locks the same name is excluded.
 ///
-/// A name or a lease that cannot work is reported by the first call that would use it.
+/// Each acquire is a new owner, so two tasks that share a handle exclude each other. [`with_owner`](Lock::with_owner)
+/// makes several acquires one owner.
+///
+/// A name or a lease that is not valid is an error of the first call that uses it.
+///
+/// # Examples
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
 /// use std::time::Duration;
 ///
 /// let client = turnlock::Client::connect("memory://").await?;
-/// let lock = client.lock("orders:42");
+/// let lock = client.lock("orders:42"); // a handle: holds nothing yet
+///
 /// let guard = lock.lock().await?; // waits; renewed while the guard lives
-/// assert!(lock.try_lock().await?.is_none()); // now or never
-/// assert!(lock.try_lock_for(Duration::from_millis(10)).await?.is_none()); // waits at most
+/// assert!(lock.try_lock().await?.is_busy()); // does not wait
+/// assert!(lock.try_lock_for(Duration::from_millis(10)).await?.is_busy()); // waits at most 10 ms
 /// guard.unlock().await?;
-/// let guard = lock.lease(Duration::from_secs(10)).lock().await?; // ends by itself after 10 s
+///
+/// let guard = lock.with_lease(Duration::from_secs(10)).lock().await?; // expires after 10 s
 /// # drop(guard);
 /// # Ok::<(), turnlock::Error>(()) }).unwrap();
 /// ```
@@ -44,6 +54,7 @@ use crate::run::Runner;
 /// [`spin_lock`]: crate::Client::spin_lock
 /// [`read_write_lock`]: crate::Client::read_write_lock
 #[derive(Clone, Debug)]
+#[must_use = "a handle holds nothing: `.await` it, or call `lock()`, `try_lock()` or `try_lock_for()`"]
 pub struct Lock {
     named: Named,
     lease: Option<Result<Lease, LeaseError>>,
@@ -55,202 +66,252 @@ impl Lock {
         Self { named: Named::new(engine, kind, name), lease: None, owner: None }
     }
 
-    /// The same lock, taken with a fixed lease: not renewed, so it ends by itself, whatever its holder does.
+    /// Sets a fixed lease: the lock is not renewed, and expires after `lease`.
     ///
-    /// The client still asks the store whether the lock is held, once in a third of the lease, or of the
-    /// [watchdog's](crate::Builder::watchdog) if that is shorter: see [`Guard::lost`].
-    #[must_use = "this makes another handle; the lock is as it was"]
-    pub fn lease(&self, lease: Duration) -> Self {
+    /// The client still checks the hold on the store, every third of the lease or of the
+    /// [watchdog time-out](crate::Builder::watchdog_timeout), whichever is shorter: see [`Guard::lost`].
+    pub fn with_lease(&self, lease: Duration) -> Self {
         Self { lease: Some(Lease::new(lease)), ..self.clone() }
     }
 
-    /// The same lock, taken by `owner`: who gets at once what it holds already.
-    #[must_use = "this makes another handle; the lock is as it was"]
-    pub fn owned_by(&self, owner: &Owner) -> Self {
+    /// Acquires as `owner`. Succeeds at once if `owner` already holds the lock.
+    pub fn with_owner(&self, owner: &Owner) -> Self {
         Self { owner: Some(owner.clone()), ..self.clone() }
     }
 
-    /// The same lock, granted only when at least so many replicas of the server have acknowledged it; 0 asks for none. Without
-    /// this, what [`Builder::acknowledged_by`](crate::Builder::acknowledged_by) says.
+    /// Requires `replicas` replicas to acknowledge each grant (Redis `WAIT`).
     ///
-    /// **Guarantee.** A grant counts when `replicas` replicas have it (`WAIT`), and so does each reentry. Else it is given
-    /// back, and after the caller's wait or [`retry_for`](crate::Builder::retry_for) the error is
-    /// [`Error::NotEnoughReplicas`], which says how many had it; also when there are no replicas at all, and on `memory://`,
-    /// which never has any, at once. `try_lock` tries once. A renewal counts likewise: one that too few have acknowledged is
-    /// tried again until the end of the lease, and then the lock is [lost](Guard::lost). So with as many as there are
-    /// replicas that may be promoted, a lock that is held is still held after a promotion, whichever replica it is.
+    /// With `replicas` equal to the number of replicas that can be promoted, a held lock survives a fail-over. Fewer is
+    /// best effort. The default is [`Builder::replicas`](crate::Builder::replicas).
     ///
-    /// **Limits.** Fewer than that is best effort: one that has not acknowledged may be promoted. A replica has it in
-    /// memory, not on disk. A release is not confirmed: one that is lost in a fail-over costs one lease, and nobody's
-    /// safety. Nor are steps on numbers, such as setting permits or counting a latch down. A reentry asks for no fewer than
-    /// the hold that it deepens; renewals of the hold ask for the most that any reentry did.
+    /// A grant that too few replicas acknowledge is released again. Renewals and reentries need the same number: a lock
+    /// that cannot be renewed in time is [lost](Guard::lost). Replicas acknowledge from memory, not from disk. Releases
+    /// and counters are not acknowledged: a release that a fail-over forgets delays the next holder by one lease.
     ///
-    /// Such requests have a connection of their own and go together in groups, so one that waits for a slow replica does not
-    /// stall other locks, releases, or renewals that ask for none.
-    #[must_use = "this makes another handle; the lock is as it was"]
-    pub fn acknowledged_by(&self, replicas: u32) -> Self {
-        Self { named: self.named.acknowledged_by(replicas), ..self.clone() }
+    /// Such requests have a connection of their own, so a slow replica does not delay other locks.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotEnoughReplicas`] after the caller's wait, or at once on a store without replicas.
+    pub fn with_replicas(&self, replicas: u32) -> Self {
+        Self { named: self.named.with_replicas(replicas), ..self.clone() }
     }
 
-    /// The name of the lock, as it was given. Empty when the given one is not valid.
+    /// Returns the name of the lock. Empty if the given name is not valid.
     pub fn name(&self) -> &str {
         self.named.as_str()
     }
 
-    /// Takes the lock, and waits for it as long as it takes.
+    /// Acquires the lock, and waits until it is free.
     ///
-    /// Waiters of one client are served in the order of their arrival; those of a fair lock over all clients. While the
-    /// store does not answer, it is asked again for [`retry_for`](crate::Builder::retry_for) before this gives up with
-    /// [`Error::Unavailable`].
+    /// Waiters of one client are served in order of arrival; waiters of a fair lock, over all clients. While the store
+    /// does not reply, the request is retried for [`retry_for`](crate::Builder::retry_for).
     ///
-    /// Cancelling: safe. The place in the queue is given up at once, or when the request that is under way is answered;
-    /// that is finished in the background, and what it got is given back.
-    pub async fn lock(&self) -> Result<Guard, Error> {
-        endless(self.acquire(Patience::Endless).await)
-    }
-
-    /// Takes the lock if it is free, and does not wait for it.
-    ///
-    /// `None` when the store replies that the lock is held, when a valid hold of this client stands in the way, or when another
-    /// waiter of this client is ahead and the store replies.
+    /// A task that waits for a lock that it holds itself is logged as a warning after a second, with both call sites.
     ///
     /// # Errors
     ///
-    /// [`Error::Unavailable`] when the store does not reply within about one
-    /// [`response_timeout`](crate::Builder::response_timeout). It can take twice as long if a connection has to be made first,
-    /// and four times as long if [replicas](Lock::acknowledged_by) must acknowledge the grant too.
+    /// [`Error::Unavailable`] if the store does not reply for [`retry_for`](crate::Builder::retry_for).
     ///
-    /// Cancelling: as for [`lock`](Lock::lock).
-    pub async fn try_lock(&self) -> Result<Option<Guard>, Error> {
-        self.acquire(Patience::None).await
+    /// # Cancel safety
+    ///
+    /// Cancel safe. The waiter leaves the queue. A request that was sent is finished in the background, and a grant is
+    /// released.
+    #[track_caller]
+    pub fn lock(&self) -> impl Future<Output = Result<Guard, Error>> + Send + use<'_> {
+        let location = Location::caller();
+        async move { endless(self.acquire(WaitLimit::Endless, location).await) }
     }
 
-    /// Takes the lock, and waits for it for `wait` at the most. `None` when that was not enough, as for
-    /// [`try_lock`](Lock::try_lock). If the store was not asked during the wait, it is asked once at the end.
+    /// Acquires the lock if it is free, and does not wait.
+    ///
+    /// Busy means that the store refused, that a valid hold of this client is in the way, or that another waiter of
+    /// this client is ahead and the store replies.
     ///
     /// # Errors
     ///
-    /// [`Error::Unavailable`] when the store does not reply to the last request. That can be about two response time-outs after
-    /// `wait`.
+    /// [`Error::Unavailable`] if the store does not reply within about one
+    /// [`response_timeout`](crate::Builder::response_timeout): two if the connection is new, four if
+    /// [replicas](Lock::with_replicas) must acknowledge.
     ///
-    /// Cancelling: as for [`lock`](Lock::lock).
-    pub async fn try_lock_for(&self, wait: Duration) -> Result<Option<Guard>, Error> {
-        self.acquire(Patience::of(wait)).await
+    /// # Cancel safety
+    ///
+    /// Cancel safe, as [`lock`](Lock::lock).
+    #[track_caller]
+    pub fn try_lock(&self) -> impl Future<Output = Result<TryAcquire<Guard>, Error>> + Send + use<'_> {
+        let location = Location::caller();
+        async move { self.acquire(WaitLimit::None, location).await.map(TryAcquire::from) }
     }
 
-    /// Takes the lock for the owner that `guard` stands for: the same lock once more, as [`Guard::reenter`] does, or a read
-    /// lock for one who holds the write lock of that name.
+    /// Acquires the lock, and waits at most `wait`.
     ///
-    /// [`Error::WouldDeadlock`] when `guard` reads and this is the write lock: give the read lock back first.
+    /// Busy means the same as for [`try_lock`](Lock::try_lock). If no request was sent during the wait, one is sent at
+    /// its end.
     ///
-    /// Cancelling: as for [`lock`](Lock::lock).
+    /// # Errors
+    ///
+    /// [`Error::Unavailable`] if the store does not reply to the last request. This can take two response time-outs
+    /// longer than `wait`.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe, as [`lock`](Lock::lock).
+    #[track_caller]
+    pub fn try_lock_for(
+        &self,
+        wait: Duration,
+    ) -> impl Future<Output = Result<TryAcquire<Guard>, Error>> + Send + use<'_> {
+        let location = Location::caller();
+        async move { self.acquire(WaitLimit::of(wait), location).await.map(TryAcquire::from) }
+    }
+
+    /// Acquires the lock for the owner of `guard`.
+    ///
+    /// This reenters the lock that `guard` holds, as [`Guard::reenter`], or acquires the read lock under the write lock
+    /// of the same name.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::WouldDeadlock`] if `guard` holds the read lock and this is the write lock. [`Error::BadArgument`] if
+    /// `guard` holds another lock.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe, as [`lock`](Lock::lock).
     pub async fn lock_with(&self, guard: &Guard) -> Result<Guard, Error> {
         let (name, hold) = (self.checked_name()?, guard.hold());
         if !guard.is_of(&self.named.engine) || hold.name.key() != name.key() {
-            let reason = format!("the given one holds another lock than {:?}", self.name());
-            return Err(Error::bad_setting("guard", reason));
+            let reason = format!("it holds another lock than {:?}", self.name());
+            return Err(Error::bad_argument("guard", reason));
         }
         let shared = &self.named.engine.shared;
         match (name.kind(), hold.name.kind()) {
             (Kind::Read, Kind::Write) => {
                 let replicas = self.named.replicas();
-                shared.on_runtime(guard.read_under(self.term()?, replicas)).await
+                shared.on_runtime(guard.read_under(self.lease_mode()?, replicas)).await
             }
-            (Kind::Write, Kind::Read) => Err(reads_already(name)),
+            (Kind::Write, Kind::Read) => Err(holds_read_lock(name)),
             _ => {
-                let (term, replicas) = (self.term()?, self.named.replicas());
-                let deepening = Deepening { term, patience: Patience::Endless, replicas };
-                let reenter = engine::reenter(&self.named.engine, hold, deepening);
+                let (lease_mode, replicas) = (self.lease_mode()?, self.named.replicas());
+                let request = ReenterRequest { lease_mode, wait_limit: WaitLimit::Endless, replicas };
+                let reenter = engine::reenter(&self.named.engine, hold, request);
                 let again = shared.on_runtime(reenter).await;
-                again.map(|again| again.file_with(guard.file()))
+                again.map(|again| again.with_owner_holds(guard.owner_holds()))
             }
         }
     }
 
-    /// Takes the lock, runs `body`, and gives the lock back. See [`Runner`] for hooks.
+    /// Acquires the lock, runs `body`, and releases the lock.
     ///
-    /// When the lock is lost, `body` is cancelled where it stands and the result is [`Error::Lost`].
+    /// If the lock is lost, `body` is cancelled at its next await. [`Runner`] adds hooks.
     ///
-    /// Cancelling: safe. `body` is dropped, then the lock is given back.
-    pub async fn run<B, F>(&self, body: B) -> Result<F::Output, Error>
+    /// # Errors
+    ///
+    /// Those of [`lock`](Lock::lock), and [`Error::Lost`] if the lock was lost before `body` ended.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe. `body` is dropped, then the lock is released.
+    #[track_caller]
+    pub fn run<B, F>(&self, body: B) -> impl Future<Output = Result<F::Output, Error>> + use<B, F>
     where
         B: FnOnce(crate::run::Held) -> F,
         F: Future,
     {
-        self.runner().run(body).await
+        let (runner, location) = (self.runner(), Location::caller());
+        async move { runner.run_from(location, body).await }
     }
 
-    /// As [`run`](Lock::run), but waits for the lock for `wait` at the most. `None`: it was not free in time, and `body`
-    /// did not run.
-    pub async fn try_run_for<B, F>(&self, wait: Duration, body: B) -> Result<Option<F::Output>, Error>
+    /// Acquires the lock within `wait`, runs `body`, and releases the lock.
+    ///
+    /// Returns `None` if the lock was busy, and `body` did not run. Otherwise as [`run`](Lock::run).
+    #[track_caller]
+    pub fn try_run_for<B, F>(
+        &self,
+        wait: Duration,
+        body: B,
+    ) -> impl Future<Output = Result<Option<F::Output>, Error>> + use<B, F>
     where
         B: FnOnce(crate::run::Held) -> F,
         F: Future,
     {
-        self.runner().try_run_for(wait, body).await
+        let (runner, location) = (self.runner(), Location::caller());
+        async move { runner.try_run_from(location, wait, body).await }
     }
 
-    /// Runs bodies under this lock, with hooks.
+    /// Returns a [`Runner`] for this lock, which adds hooks to [`run`](Lock::run).
     pub fn runner(&self) -> Runner {
         Runner::new(self.clone())
     }
 
-    /// Whether anybody holds the lock: of a read-write lock, this side of it.
+    /// Returns `true` if the lock is held, by any owner of any process.
+    ///
+    /// Of a read-write lock, only the side of this handle counts.
     pub async fn is_locked(&self) -> Result<bool, Error> {
         let kind = self.checked_name()?.kind();
-        Ok(self.inspect().await?.holders.iter().any(|holder| holder.role.is_of(kind)))
+        Ok(self.inspect().await?.holders.iter().any(|holder| holder.role.matches_kind(kind)))
     }
 
-    /// Whether `owner` holds the lock: here and on the store.
+    /// Returns `true` if `owner` holds the lock on the store.
     pub async fn is_held_by(&self, owner: &Owner) -> Result<bool, Error> {
         Ok(self.hold_count(owner).await? > 0)
     }
 
-    /// How often `owner` holds the lock, on the store.
+    /// Returns the hold count of `owner` on the store, or 0.
     pub async fn hold_count(&self, owner: &Owner) -> Result<u64, Error> {
         self.check_owner(owner)?;
         let name = self.checked_name()?;
-        let Some(hold) = owner.file(name).hold(name.kind()) else {
+        let Some(hold) = owner.holds(name).hold(name.kind()) else {
             return Ok(0);
         };
         let holders = self.inspect().await?.holders;
-        let ours = holders.iter().find(|holder| holder.owner == hold.owner && holder.role.is_of(name.kind()));
+        let ours =
+            holders.iter().find(|holder| holder.owner == hold.owner && holder.role.matches_kind(name.kind()));
         Ok(ours.map_or(0, |holder| holder.count))
     }
 
-    /// The rest of the holder's lease. `None` when nobody holds the lock, or somebody does without end.
+    /// Returns the remaining lease of the holder.
+    ///
+    /// `None` if the lock is free, or held without a lease.
     pub async fn remaining(&self) -> Result<Option<Duration>, Error> {
         Ok(self.inspect().await?.ttl)
     }
 
-    /// Takes the lock away from whoever holds it, and wakes those who wait. Whether somebody held it. Of a read-write lock,
-    /// this side of it: all readers, or the writer.
+    /// Releases the lock by force, whoever holds it, and wakes the waiters.
     ///
-    /// The holder is not asked. A holder of this client hears of it by [`Guard::lost`] right after, others when they next
-    /// renew or look, within a third of their lease. Waiters of the holder's client may still be handed
-    /// the lock until its [window](crate::Builder::hand_over_window) ends: 10 ms after its grant.
+    /// Returns `true` if it was held. Of a read-write lock, releases only the side of this handle.
     ///
-    /// Cancelling: the lock may have been freed or not.
+    /// A holder of this client learns of it at once, by [`Guard::lost`]; others at their next renewal or check, within a
+    /// third of their lease. Within the [hand-over window](crate::Builder::hand_over_window), 10 ms, the lock can still
+    /// pass to waiters of the holder's client.
+    ///
+    /// # Cancel safety
+    ///
+    /// Not cancel safe: a cancelled call may have released the lock or not.
     pub async fn force_unlock(&self) -> Result<bool, Error> {
         self.named.engine.shared.force_unlock(self.checked_name()?).await
     }
 
-    /// Takes the lock away from this owner, if it still holds it, and from no other owner. Whether it did. Of a read-write
-    /// lock, only what it has of this side.
+    /// Releases the lock by force if `owner` holds it.
     ///
-    /// The holder hears of it as of [`force_unlock`](Lock::force_unlock).
+    /// Returns `true` if it did. Of a read-write lock, releases only the side of this handle. The holder learns of it as
+    /// for [`force_unlock`](Lock::force_unlock).
     ///
-    /// **Limits.** An owner is one holder, with one exception: waiters of one client that are handed the lock within its
-    /// [window](crate::Builder::hand_over_window) have one owner, and the lock is taken from whichever of them holds it now. So
-    /// what an inspection shows in the first 10 ms of a grant may be the next waiter's by the time of this call. When the
-    /// window has ended, the owner stays one holder until the lock is given back.
+    /// Within the [hand-over window](crate::Builder::hand_over_window), waiters of one client share an owner id: the
+    /// lock is taken from whichever of them holds it at the time of the call.
     ///
-    /// Cancelling: the lock may have been freed or not.
+    /// # Cancel safety
+    ///
+    /// Not cancel safe: a cancelled call may have released the lock or not.
     pub async fn force_unlock_of(&self, owner: &OwnerId) -> Result<bool, Error> {
         self.named.engine.shared.force_unlock_of(self.checked_name()?, owner).await
     }
 
-    /// Who holds the lock, how often and for how long, and how many wait here.
+    /// Returns the holders, their counts and leases, and the waiters of this client.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::WrongKind`] or [`Error::NotALock`] if the key holds something else.
     pub async fn inspect(&self) -> Result<Inspection, Error> {
         self.named.inspect().await
     }
@@ -263,91 +324,123 @@ impl Lock {
         self.named.checked()
     }
 
-    fn term(&self) -> Result<Term, Error> {
+    fn lease_mode(&self) -> Result<LeaseMode, Error> {
         Ok(match &self.lease {
-            None => Term::Renewed(self.named.engine.shared.settings.watchdog),
-            Some(lease) => Term::Fixed(lease.clone()?),
+            None => LeaseMode::Renewed(self.named.engine.shared.settings.watchdog_timeout),
+            Some(lease) => LeaseMode::Fixed(lease.clone()?),
         })
     }
 
-    pub(crate) async fn acquire(&self, patience: Patience) -> Result<Option<Guard>, Error> {
-        let name = self.checked_name()?.clone();
-        let replicas = self.named.replicas();
-        let is_anybodys = self.owner.is_none();
-        let ask = Ask { name, term: self.term()?, patience, permits: 1, replicas, is_anybodys, under: None };
+    pub(crate) async fn acquire(
+        &self,
+        wait_limit: WaitLimit,
+        location: &'static Location<'static>,
+    ) -> Result<Option<Guard>, Error> {
+        let request = AcquireRequest {
+            name: self.checked_name()?.clone(),
+            lease_mode: self.lease_mode()?,
+            wait_limit,
+            permits: 1,
+            replicas: self.named.replicas(),
+            accepts_hand_over: self.owner.is_none(),
+            under: None,
+            call_site: CallSite::new(location),
+        };
         let shared = &self.named.engine.shared;
         match &self.owner {
-            None => shared.on_runtime(engine::acquire(&self.named.engine, ask)).await,
+            None => shared.on_runtime(engine::acquire(&self.named.engine, request)).await,
             Some(owner) => {
                 self.check_owner(owner)?;
-                shared.on_runtime(self.acquire_for(owner, ask)).await
+                shared.on_runtime(self.acquire_as(owner, request)).await
             }
         }
     }
 
-    /// Takes the lock for an owner: once more if it has it, from the start if it does not.
-    async fn acquire_for(&self, owner: &Owner, mut ask: Ask) -> Result<Option<Guard>, Error> {
-        let file = owner.file(&ask.name);
-        let mut turn = ask.patience.lock(&file.turn).await;
-        if turn.is_none() {
-            turn = engine::behind_own_task(&self.named.engine.shared, &ask, &file.turn).await?;
+    /// Acquires as an owner: reenters the hold of the owner, or makes a new one.
+    async fn acquire_as(&self, owner: &Owner, mut request: AcquireRequest) -> Result<Option<Guard>, Error> {
+        let holds = owner.holds(&request.name);
+        let mut acquiring = request.wait_limit.lock(&holds.acquiring).await;
+        if acquiring.is_none() {
+            acquiring = engine::try_owner_turn(&self.named.engine.shared, &request, &holds.acquiring).await?;
         }
-        let Some(_turn) = turn else { return Ok(None) };
-        let kind = ask.name.kind();
-        if let Some(hold) = file.valid_hold(kind) {
+        let Some(_acquiring) = acquiring else { return Ok(None) };
+        let kind = request.name.kind();
+        if let Some(hold) = holds.valid_hold(kind) {
             if kind == Kind::Plain {
-                return itself_in_the_way(ask.patience, holds_already(&ask.name));
+                return deadlock_or_busy(request.wait_limit, not_reentrant(&request.name));
             }
-            let Ask { term, patience, replicas, .. } = ask;
-            match engine::reenter(&self.named.engine, &hold, Deepening { term, patience, replicas }).await {
-                // Another task of this owner gave the hold back meanwhile: then from the start.
+            let AcquireRequest { lease_mode, wait_limit, replicas, .. } = request;
+            let reentry = ReenterRequest { lease_mode, wait_limit, replicas };
+            match engine::reenter(&self.named.engine, &hold, reentry).await {
+                // Another task of this owner released the hold meanwhile.
                 Err(Error::NotHeld { .. }) => {}
-                outcome => return outcome.map(|guard| Some(guard.file_with(&Arc::downgrade(&file)))),
+                outcome => {
+                    return outcome.map(|guard| Some(guard.with_owner_holds(&Arc::downgrade(&holds))));
+                }
             }
         }
         match kind {
-            Kind::Read => ask.under = file.valid_hold(Kind::Write),
-            Kind::Write if file.valid_hold(Kind::Read).is_some() => {
-                return itself_in_the_way(ask.patience, reads_already(&ask.name));
+            Kind::Read => request.under = holds.valid_hold(Kind::Write),
+            Kind::Write if holds.valid_hold(Kind::Read).is_some() => {
+                return deadlock_or_busy(request.wait_limit, holds_read_lock(&request.name));
             }
             _ => {}
         }
-        let under = ask.under.is_some();
-        let guard = match engine::acquire(&self.named.engine, ask.clone()).await {
-            // Another task of this owner gave the write lock back meanwhile: then it reads like anybody else.
-            Err(Error::Lost { .. }) if under => {
-                engine::acquire(&self.named.engine, Ask { under: None, ..ask }).await?
+        let is_under_write = request.under.is_some();
+        let guard = match engine::acquire(&self.named.engine, request.clone()).await {
+            // Another task of this owner released the write lock meanwhile: read as any other owner.
+            Err(Error::Lost { .. }) if is_under_write => {
+                engine::acquire(&self.named.engine, AcquireRequest { under: None, ..request }).await?
             }
             outcome => outcome?,
         };
-        Ok(guard.map(|guard| guard.file_with(&Arc::downgrade(&file))))
+        Ok(guard.map(|guard| guard.with_owner_holds(&Arc::downgrade(&holds))))
     }
 
     fn check_owner(&self, owner: &Owner) -> Result<(), Error> {
         if owner.is_of(&self.named.engine) {
             return Ok(());
         }
-        Err(Error::bad_setting(
-            "owner",
-            format!("{owner} belongs to another client: make one with this client's `owner`"),
-        ))
+        let reason = format!("{owner} belongs to another client; make it with `owner()` of this client");
+        Err(Error::bad_argument("owner", reason))
     }
 }
 
-/// Who waits for itself is told so; who will not wait is only refused.
-fn itself_in_the_way(patience: Patience, error: Error) -> Result<Option<Guard>, Error> {
-    if patience == Patience::None { Ok(None) } else { Err(error) }
+/// Acquires the lock, and waits until it is free: [`Lock::lock`].
+impl IntoFuture for Lock {
+    type Output = Result<Guard, Error>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    #[track_caller]
+    fn into_future(self) -> Self::IntoFuture {
+        let location = Location::caller();
+        Box::pin(async move { endless(self.acquire(WaitLimit::Endless, location).await) })
+    }
 }
 
-fn reads_already(name: &LockName) -> Error {
+/// Acquires the lock, and waits until it is free: [`Lock::lock`].
+impl<'a> IntoFuture for &'a Lock {
+    type Output = Result<Guard, Error>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send + 'a>>;
+
+    #[track_caller]
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.lock())
+    }
+}
+
+/// An owner in its own way: an error for a caller that waits, busy for one that does not.
+fn deadlock_or_busy(wait_limit: WaitLimit, error: Error) -> Result<Option<Guard>, Error> {
+    if wait_limit == WaitLimit::None { Ok(None) } else { Err(error) }
+}
+
+fn holds_read_lock(name: &LockName) -> Error {
     let reason =
-        "it holds the read lock, which keeps every writer out: give that back before asking to write";
+        "the owner holds the read lock, which excludes writers; release it before acquiring the write lock";
     Error::WouldDeadlock { name: name.to_string(), reason }
 }
 
-fn holds_already(name: &LockName) -> Error {
-    Error::WouldDeadlock {
-        name: name.to_string(),
-        reason: "it holds this plain lock, which has no hold count",
-    }
+fn not_reentrant(name: &LockName) -> Error {
+    let reason = "the owner holds it already, and a plain lock is not reentrant";
+    Error::WouldDeadlock { name: name.to_string(), reason }
 }

@@ -8,14 +8,15 @@ use crate::clock;
 use crate::error::{Error, LostReason};
 use crate::group::Group;
 
-/// Several locks that are held as one: all of a [`MultiLock`](crate::MultiLock), or a majority of a
-/// [`RedLock`](crate::RedLock). Dropping it gives them back in the background; [`unlock`](MultiGuard::unlock) is the
-/// certain way.
+/// Several locks that are held together.
 ///
-/// **Guarantee.** Until [`lost`](MultiGuard::lost) is ready, [`is_valid`](MultiGuard::is_valid) is false or the guard is
-/// dropped, each member that is needed is held as a [`Guard`](crate::Guard) promises it, and renewed on its own.
+/// All members of a [`MultiLock`](crate::MultiLock), or a majority of a [`RedLock`](crate::RedLock). Dropping it releases
+/// them in the background; [`unlock`](MultiGuard::unlock) waits for the confirmation.
 ///
-/// **Limits.** Those of each member. A member that was lost is not taken again, also where enough others are left.
+/// Each member gives the guarantee of a [`Guard`](crate::Guard), and is renewed on its own. A member that was lost is not
+/// acquired again, even if enough others remain.
+///
+/// # Examples
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -26,21 +27,21 @@ use crate::group::Group;
 /// guard.unlock().await?;
 /// # Ok::<(), turnlock::Error>(()) }).unwrap();
 /// ```
-#[must_use = "a guard that is not kept is dropped, and the locks with it"]
+#[must_use = "the locks are released when the guard is dropped: bind it to a variable"]
 #[derive(Debug)]
 pub struct MultiGuard {
     group: Arc<Group>,
 }
 
-/// A member whose loss ended the whole.
+/// The member whose loss ended a [`MultiGuard`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LostMember {
-    /// Its place among the locks as they were given, from 0.
+    /// Its index among the locks as given.
     pub member: usize,
     /// Its name.
     pub name: String,
-    /// How it was lost.
+    /// Why it was lost.
     pub reason: LostReason,
 }
 
@@ -51,7 +52,7 @@ impl LostMember {
 }
 
 impl MultiGuard {
-    /// The group belongs to this guard from now on: it ends with it.
+    /// Takes the group over: it is closed when the guard is dropped.
     pub(crate) fn new(group: Arc<Group>) -> Self {
         Self { group }
     }
@@ -60,49 +61,62 @@ impl MultiGuard {
         &self.group
     }
 
-    /// How many members are held now. Of a [`RedLock`](crate::RedLock), servers that answer late join in.
+    /// Returns how many members are held.
+    ///
+    /// A server of a [`RedLock`](crate::RedLock) that replies late is added.
     pub fn held(&self) -> usize {
         self.group.held()
     }
 
-    /// The [fencing token](crate::Guard::token) of one member, by its place among the locks as they were given, from 0.
-    /// `None` where that is no fenced lock, or, of a [`RedLock`](crate::RedLock), is not held. The tokens of different
-    /// servers are not to be compared.
+    /// Returns the [fencing token](crate::Guard::token) of the member at this index.
+    ///
+    /// `None` if the member is not a fenced lock, or is not held. Tokens of different servers cannot be compared.
     pub fn token(&self, member: usize) -> Option<u64> {
         self.group.token(member)
     }
 
-    /// Gives back all members at once, whatever becomes of each.
+    /// Releases all members at the same time.
     ///
-    /// Of a [`MultiLock`](crate::MultiLock), waits until all stores have confirmed; of a [`RedLock`](crate::RedLock),
-    /// until a majority has, and the others go on in the background. If several fail, the gravest is reported:
-    /// [`Error::Lost`] when a member that was needed was not held any more, then denials, then [`Error::InDoubt`].
+    /// Of a [`MultiLock`](crate::MultiLock), waits until all stores confirm; of a [`RedLock`](crate::RedLock), until a
+    /// majority confirms, and the rest continues in the background.
     ///
-    /// Cancelling: safe. All releases go on in the background.
+    /// # Errors
+    ///
+    /// If several fail, the gravest: [`Error::Lost`] if a needed member was no longer held, then [`Error::Denied`], then
+    /// [`Error::InDoubt`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe. All releases continue in the background.
     pub async fn unlock(self) -> Result<(), Error> {
-        self.group.engine.shared.on_runtime(self.group.give_back()).await
+        self.group.engine.shared.on_runtime(self.group.release()).await
     }
 
-    /// Waits until too few members are left, and says which one was lost and how. For a [`MultiLock`](crate::MultiLock)
-    /// one is too few; for a [`RedLock`](crate::RedLock), less than a majority, and one of those that are missing is named.
+    /// Waits until too few members are held, and returns one that was lost.
     ///
-    /// Cancelling: safe, nothing is changed.
+    /// A [`MultiLock`](crate::MultiLock) needs all members, a [`RedLock`](crate::RedLock) a majority.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe.
     pub async fn lost(&self) -> LostMember {
         self.group.until_lost().await
     }
 
-    /// Whether enough members are still held, as far as this process can know without asking.
+    /// Returns `true` if enough members are held, as far as this process knows.
     pub fn is_valid(&self) -> bool {
         self.group.is_valid()
     }
 
-    /// Until when enough members are held if no further renewal is confirmed: the earliest end of a
-    /// [`MultiLock`](crate::MultiLock)'s members; the end of the last majority of a [`RedLock`](crate::RedLock)'s.
+    /// Returns until when enough members are held if no further renewal is confirmed.
+    ///
+    /// The earliest end of the members of a [`MultiLock`](crate::MultiLock), or the end of the last majority of a
+    /// [`RedLock`](crate::RedLock).
     pub fn valid_until(&self) -> Instant {
-        Instant::now() + self.group.believed_until().since(clock::now())
+        Instant::now() + self.group.valid_until().since(clock::now())
     }
 
-    /// Runs `body` under this guard, which is given back afterwards.
+    /// Runs `body` under this guard, and releases it.
     pub(crate) async fn run<B, F>(self, body: B) -> Result<F::Output, Error>
     where
         B: FnOnce(MultiHeld) -> F,
@@ -110,7 +124,7 @@ impl MultiGuard {
     {
         let output = {
             let lost = pin!(self.lost());
-            // Boxed, so that it can be dropped, and thereby cancelled, before the locks are given back.
+            // Boxed, so that it can be dropped before the locks are released.
             let body = Box::pin(body(MultiHeld(Arc::clone(&self.group))));
             match select(lost, body).await {
                 Either::Left((lost, _)) => Err(lost),
@@ -118,12 +132,12 @@ impl MultiGuard {
             }
         };
         match (output, self.group.lost()) {
-            // A body that ended after too many leases did was not covered to its end.
+            // A body that outlasted the leases did not run under the locks to its end.
             (Err(lost), _) | (_, Some(lost)) => Err(lost.into_error()),
             (Ok(output), None) => match self.unlock().await {
                 Err(error @ Error::Lost { .. }) => Err(error),
                 Err(error) => {
-                    tracing::warn!(%error, "the locks of a finished body could not be given back");
+                    tracing::warn!(%error, "release failed after the body returned");
                     Ok(output)
                 }
                 Ok(()) => Ok(output),
@@ -138,32 +152,32 @@ impl Drop for MultiGuard {
     }
 }
 
-/// The locks as the body of a run sees them: it can look, and cannot give them back.
+/// The held locks, as a body sees them: they cannot be released.
 #[derive(Clone, Debug)]
 pub struct MultiHeld(Arc<Group>);
 
 impl MultiHeld {
-    /// As [`MultiGuard::held`].
+    /// Returns how many members are held: [`MultiGuard::held`].
     pub fn held(&self) -> usize {
         self.0.held()
     }
 
-    /// As [`MultiGuard::token`].
+    /// Returns the fencing token of a member: [`MultiGuard::token`].
     pub fn token(&self, member: usize) -> Option<u64> {
         self.0.token(member)
     }
 
-    /// As [`MultiGuard::is_valid`].
+    /// Returns `true` if enough members are held: [`MultiGuard::is_valid`].
     pub fn is_valid(&self) -> bool {
         self.0.is_valid()
     }
 
-    /// As [`MultiGuard::valid_until`].
+    /// Returns until when enough members are held: [`MultiGuard::valid_until`].
     pub fn valid_until(&self) -> Instant {
-        Instant::now() + self.0.believed_until().since(clock::now())
+        Instant::now() + self.0.valid_until().since(clock::now())
     }
 
-    /// As [`MultiGuard::lost`].
+    /// Waits until too few members are held: [`MultiGuard::lost`].
     pub async fn lost(&self) -> LostMember {
         self.0.until_lost().await
     }

@@ -1,18 +1,18 @@
 use std::sync::Arc;
 
-use turnlock_core::model::Deed;
+use turnlock_core::model::CounterOp;
 use turnlock_core::{Kind, LockName, NameError};
 
 use crate::engine::{Engine, Resend};
 use crate::error::Error;
 use crate::inspection::Inspection;
 
-/// A thing on the store by its name: what every handle of this crate has inside.
+/// The name of a primitive on a store: the inside of every handle.
 #[derive(Clone, Debug)]
 pub(crate) struct Named {
     pub(crate) engine: Arc<Engine>,
     name: Result<LockName, NameError>,
-    /// How many replicas must acknowledge what is granted, where the client's setting is not to hold.
+    /// How many replicas must acknowledge a grant, if not the default of the client.
     replicas: Option<u32>,
 }
 
@@ -22,21 +22,21 @@ impl Named {
         Self { engine: Arc::clone(engine), name, replicas: None }
     }
 
-    /// The same, of which grants must be acknowledged by so many replicas.
-    pub(crate) fn acknowledged_by(&self, replicas: u32) -> Self {
+    pub(crate) fn with_replicas(&self, replicas: u32) -> Self {
         Self { replicas: Some(replicas), ..self.clone() }
     }
 
-    /// How many replicas must acknowledge what is granted.
+    /// Returns how many replicas must acknowledge a grant.
     pub(crate) fn replicas(&self) -> u32 {
         self.replicas.unwrap_or(self.engine.shared.settings.replicas)
     }
 
-    /// The name as it was given. Empty when the given one is not valid.
+    /// Returns the name as given. Empty if it is not valid.
     pub(crate) fn as_str(&self) -> &str {
         self.name.as_ref().map(LockName::as_str).unwrap_or_default()
     }
 
+    /// Returns the name, or the error of a name that is not valid.
     pub(crate) fn checked(&self) -> Result<&LockName, Error> {
         self.name.as_ref().map_err(|error| Error::BadName(error.clone()))
     }
@@ -46,28 +46,28 @@ impl Named {
         Ok(Inspection::new(shared, name, shared.inspect(name).await?))
     }
 
-    /// What stands under the name, whatever kind it was said to be.
-    pub(crate) async fn look_up(&self) -> Result<Option<Inspection>, Error> {
+    /// Inspects the key of this name, whatever its kind. `None` if it is not a lock.
+    pub(crate) async fn inspect_any_kind(&self) -> Result<Option<Inspection>, Error> {
         let (shared, name) = (&self.engine.shared, self.checked()?);
-        let kind = shared.ask(name, Resend::Always, |limit| shared.backend.kind_of(name, limit)).await?;
+        let kind = shared.query(name, Resend::Always, |limit| shared.backend.kind_of(name, limit)).await?;
         let Some(kind) = kind else { return Ok(None) };
-        let name = name.of_other_kind(kind);
+        let name = name.with_kind(kind);
         match shared.inspect(&name).await {
             Ok(snapshot) => Ok(Some(Inspection::new(shared, &name, snapshot))),
-            // By now something else stands there, or it only looked like a lock.
-            Err(Error::Corrupt { .. }) => Ok(None),
+            // Its kind changed since the first request, or it only looked like a lock.
+            Err(Error::NotALock { .. } | Error::WrongKind { .. }) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// As [`Shared::perform`](crate::engine::Shared::perform).
-    pub(crate) async fn perform(&self, deed: Deed) -> Result<i64, Error> {
-        self.engine.shared.perform(self.checked()?, deed).await
+    /// Performs an operation on the counter: [`Shared::perform`](crate::engine::Shared::perform).
+    pub(crate) async fn perform(&self, op: CounterOp) -> Result<i64, Error> {
+        self.engine.shared.perform(self.checked()?, op).await
     }
 }
 
-/// Endless patience does not give up; if it ever did, that would be a fault here and not the caller's.
+/// Unwraps the outcome of an acquire without a wait limit, which is never busy.
 pub(crate) fn endless<T>(outcome: Result<Option<T>, Error>) -> Result<T, Error> {
-    let fault = || Error::Unsupported("gave up an endless wait: this is a fault in turnlock".to_owned());
-    outcome?.ok_or_else(fault)
+    let bug = || Error::Unsupported("an acquire without a limit ended; this is a bug in turnlock".to_owned());
+    outcome?.ok_or_else(bug)
 }

@@ -9,22 +9,24 @@ use crate::error::Error;
 use crate::guard::Guard;
 use crate::lock::Lock;
 
-/// Someone who holds locks, under whatever task: what a thread is to Redisson.
+/// An explicit owner of locks: what a thread is to Redisson.
 ///
-/// Each [`Lock::lock`] is an owner of its own, so two tasks that share a lock exclude each other. Where several parts of
-/// a program are to be *one* owner, they share an `Owner`, and what it holds already it gets again at once.
+/// Each [`Lock::lock`] is a new owner, so two tasks that share a lock exclude each other. Parts of a program that share
+/// an `Owner` are one owner: what it holds, it acquires again at once.
 ///
-/// An owner is a matter of this process. On the wire, each outermost hold has a number of its own.
+/// An owner exists in this process only. On the store each outermost hold has a number of its own.
+///
+/// # Examples
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
 /// let client = turnlock::Client::connect("memory://").await?;
-/// let me = client.owner();
-/// let lock = client.lock("orders").owned_by(&me);
+/// let owner = client.owner();
+/// let lock = client.lock("orders").with_owner(&owner);
 /// let outer = lock.lock().await?;
-/// let inner = lock.lock().await?; // the same owner: no waiting
+/// let inner = lock.lock().await?; // the same owner: does not wait
 /// assert_eq!(inner.hold_count(), 2);
-/// assert!(client.lock("orders").try_lock().await?.is_none()); // anybody else
+/// assert!(client.lock("orders").try_lock().await?.is_busy()); // another owner
 /// # drop((outer, inner));
 /// # Ok::<(), turnlock::Error>(()) }).unwrap();
 /// ```
@@ -32,96 +34,100 @@ use crate::lock::Lock;
 pub struct Owner {
     engine: Weak<Engine>,
     number: u64,
-    files: Arc<Mutex<HashMap<LockName, Arc<OwnerFile>>>>,
+    holds: Arc<Mutex<HashMap<LockName, Arc<OwnerHolds>>>>,
 }
 
-/// What an owner has of one lock.
+/// The holds of an owner on one lock.
 #[derive(Debug, Default)]
-pub(crate) struct OwnerFile {
-    /// Held while this owner is taking the lock, so that its own tasks do not wait for each other in the queue.
-    pub(crate) turn: tokio::sync::Mutex<()>,
-    /// What it holds alone.
+pub(crate) struct OwnerHolds {
+    /// Locked while this owner acquires, so that its own tasks do not wait for each other in the queue.
+    pub(crate) acquiring: tokio::sync::Mutex<()>,
+    /// The exclusive hold.
     hold: Mutex<Weak<Hold>>,
-    /// What it holds as a reader.
+    /// The read hold.
     read_hold: Mutex<Weak<Hold>>,
-    kept: Mutex<Vec<Guard>>,
+    detached: Mutex<Vec<Guard>>,
 }
 
-impl OwnerFile {
-    fn place(&self, kind: Kind) -> MutexGuard<'_, Weak<Hold>> {
-        let place = if kind == Kind::Read { &self.read_hold } else { &self.hold };
-        place.lock().unwrap_or_else(PoisonError::into_inner)
+impl OwnerHolds {
+    fn slot(&self, kind: Kind) -> MutexGuard<'_, Weak<Hold>> {
+        let slot = if kind == Kind::Read { &self.read_hold } else { &self.hold };
+        slot.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The hold of this owner, of this kind, if it has one that was not given back.
+    /// Returns the hold of this kind, if it has guards.
     pub(crate) fn hold(&self, kind: Kind) -> Option<Arc<Hold>> {
-        let hold = self.place(kind).upgrade()?;
-        let is_open = hold.state().guards > 0;
-        is_open.then_some(hold)
+        let hold = self.slot(kind).upgrade()?;
+        let has_guards = hold.state().guards > 0;
+        has_guards.then_some(hold)
     }
 
-    /// The same, if it is believed in.
+    /// Returns the hold of this kind, if it has guards and is valid.
     pub(crate) fn valid_hold(&self, kind: Kind) -> Option<Arc<Hold>> {
         self.hold(kind).filter(|hold| hold.is_valid())
     }
 
     pub(crate) fn set_hold(&self, hold: &Arc<Hold>) {
-        *self.place(hold.name.kind()) = Arc::downgrade(hold);
+        *self.slot(hold.name.kind()) = Arc::downgrade(hold);
     }
 
     fn is_in_use(&self) -> bool {
-        self.hold(Kind::Lock).is_some() || self.hold(Kind::Read).is_some() || !self.kept().is_empty()
+        self.hold(Kind::Lock).is_some() || self.hold(Kind::Read).is_some() || !self.detached().is_empty()
     }
 
-    fn kept(&self) -> MutexGuard<'_, Vec<Guard>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn detached(&self) -> MutexGuard<'_, Vec<Guard>> {
+        self.detached.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Owner {
     pub(crate) fn new(engine: &Arc<Engine>, number: u64) -> Self {
-        Self { engine: Arc::downgrade(engine), number, files: Arc::default() }
+        Self { engine: Arc::downgrade(engine), number, holds: Arc::default() }
     }
 
     pub(crate) fn is_of(&self, engine: &Arc<Engine>) -> bool {
         std::ptr::eq(self.engine.as_ptr(), Arc::as_ptr(engine))
     }
 
-    /// Whether the client that this owner belongs to is still there.
-    pub(crate) fn is_of_use(&self) -> bool {
+    /// The client of this owner still exists.
+    pub(crate) fn has_client(&self) -> bool {
         self.engine.strong_count() > 0
     }
 
-    /// The file on one lock. Files of locks that are not held any more are put away on the way.
-    pub(crate) fn file(&self, name: &LockName) -> Arc<OwnerFile> {
-        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(file) = files.get(name) {
-            return Arc::clone(file);
+    /// Returns the holds on one lock. Removes the entries of locks that are no longer held.
+    pub(crate) fn holds(&self, name: &LockName) -> Arc<OwnerHolds> {
+        let mut all = self.holds.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(holds) = all.get(name) {
+            return Arc::clone(holds);
         }
-        files.retain(|_, file| Arc::strong_count(file) > 1 || file.is_in_use());
-        Arc::clone(files.entry(name.clone()).or_default())
+        all.retain(|_, holds| Arc::strong_count(holds) > 1 || holds.is_in_use());
+        Arc::clone(all.entry(name.clone()).or_default())
     }
 
-    /// Keeps a guard, so that the lock stays held until [`unlock`](Owner::unlock): for code that locks in one place and
-    /// unlocks in another.
-    pub fn keep(&self, guard: Guard) {
-        let file = self.file(&guard.hold().name);
-        file.kept().push(guard);
+    /// Keeps the lock held without the guard, until [`unlock`](Owner::unlock).
+    ///
+    /// For code that locks in one place and unlocks in another.
+    pub fn detach(&self, guard: Guard) {
+        let holds = self.holds(&guard.hold().name);
+        holds.detached().push(guard);
     }
 
-    /// Gives back the guard of this lock that was kept last.
+    /// Releases the guard of `lock` that was [detached](Owner::detach) last.
     ///
-    /// [`Error::NotHeld`] when there is none: this owner never held the lock, or has given it back already.
-    /// [`Error::Lost`] when it was held, and expired or was taken away since.
+    /// # Errors
     ///
-    /// Cancelling: safe. The release goes on in the background.
+    /// [`Error::NotHeld`] if there is none. [`Error::Lost`] if the lock was lost since.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe. The release continues in the background.
     pub async fn unlock(&self, lock: &Lock) -> Result<(), Error> {
         let name = lock.checked_name()?;
-        let file = self.file(name);
+        let holds = self.holds(name);
         let guard = {
-            let mut kept = file.kept();
-            let last = kept.iter().rposition(|guard| guard.hold().name.kind() == name.kind());
-            last.map(|last| kept.remove(last))
+            let mut detached = holds.detached();
+            let last = detached.iter().rposition(|guard| guard.hold().name.kind() == name.kind());
+            last.map(|last| detached.remove(last))
         };
         match guard {
             Some(guard) => guard.unlock().await,

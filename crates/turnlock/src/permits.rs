@@ -5,9 +5,14 @@ use turnlock_core::model::PermitId;
 
 use crate::error::{Error, LostReason};
 use crate::guard::Guard;
+use crate::guard_error::GuardError;
 
-/// Permits that were taken from a [`Semaphore`](crate::Semaphore) or a [`PermitSemaphore`](crate::PermitSemaphore). They
-/// are given back when this is dropped.
+/// Permits of a [`Semaphore`](crate::Semaphore) or a [`PermitSemaphore`](crate::PermitSemaphore).
+///
+/// Dropping it releases the permits in the background. [`release`](Permits::release) waits for the confirmation of the
+/// store.
+///
+/// # Examples
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -16,11 +21,11 @@ use crate::guard::Guard;
 /// slots.try_set_permits(3).await?;
 /// let permits = slots.acquire(2).await?;
 /// assert_eq!((permits.count(), slots.available().await?), (2, 1));
-/// permits.release().await?; // the certain way; dropping is the convenient way
+/// permits.release().await?;
 /// assert_eq!(slots.available().await?, 3);
 /// # Ok::<(), turnlock::Error>(()) }).unwrap();
 /// ```
-#[must_use = "permits that are not kept are dropped, and thereby given back"]
+#[must_use = "the permits are released when this is dropped: bind it to a variable"]
 #[derive(Debug)]
 pub struct Permits {
     guard: Guard,
@@ -31,73 +36,88 @@ impl Permits {
         Self { guard }
     }
 
-    /// The name of the semaphore.
+    /// Returns the name of the semaphore.
     pub fn name(&self) -> &str {
         self.guard.name()
     }
 
-    /// How many permits these are.
+    /// Returns how many permits these are.
     pub fn count(&self) -> u32 {
         self.guard.hold().permits
     }
 
-    /// The ids of the permits on the wire, 32 hexadecimal digits each, as Redisson gives them out. None for a semaphore
-    /// whose permits have no ids.
+    /// Returns the ids of the permits on the store: 32 hexadecimal digits each, as Redisson's.
+    ///
+    /// Empty for a [`Semaphore`](crate::Semaphore).
     pub fn ids(&self) -> Vec<String> {
         let hold = self.guard.hold();
         let permits = if hold.name.kind() == Kind::Permits { hold.permits } else { 0 };
         PermitId::of_hold(&hold.owner, permits).map(|id| id.to_string()).collect()
     }
 
-    /// As [`Guard::replicas`].
+    /// Returns how many replicas acknowledged the last grant or renewal: [`Guard::replicas`].
     pub fn replicas(&self) -> u32 {
         self.guard.replicas()
     }
 
-    /// Gives the permits back and waits until the store has confirmed it.
+    /// Releases the permits, and waits until the store confirms it.
     ///
-    /// [`Error::Lost`] means that they were not out any more: their lease ended, the store lost its data, or a
-    /// fail-over forgot them.
+    /// # Errors
     ///
-    /// Cancelling: safe. The release goes on in the background.
+    /// [`Error::Lost`] if they were no longer taken: their lease ended, the store lost its data, or a fail-over forgot
+    /// them. [`Error::InDoubt`] if the store does not reply.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe. The release continues in the background.
     pub async fn release(self) -> Result<(), Error> {
         self.guard.unlock().await
     }
 
-    /// Keeps the permits out without this guard: for whoever gives them back elsewhere. Those of a permit semaphore are not
-    /// renewed any more, and come back by themselves when their lease ends.
-    pub fn forget(self) {
+    /// Drops the guard, and leaves the permits taken.
+    ///
+    /// For code that releases them elsewhere: [`Semaphore::release`](crate::Semaphore::release). Permits of a
+    /// [`PermitSemaphore`](crate::PermitSemaphore) are no longer renewed, and are free when their lease ends.
+    pub fn detach(self) {
         self.guard.abandon();
     }
 
-    /// Keeps the permits out for `time` from now on, without this guard and without renewal; then they come back by
-    /// themselves. As [`Guard::keep_for`]. Those of a [`Semaphore`](crate::Semaphore) have no lease: they are given back, with
-    /// [`Error::Unsupported`].
+    /// Drops the guard, and lets the store release the permits after `time`: [`Guard::unlock_after`].
     ///
-    /// Cancelling: safe. Once begun, it goes on in the background.
-    pub async fn keep_for(self, time: Duration) -> Result<(), Error> {
-        self.guard.keep_for(time).await
+    /// # Errors
+    ///
+    /// Those of [`Guard::unlock_after`]. Permits of a [`Semaphore`](crate::Semaphore) have no lease: this is
+    /// [`Error::Unsupported`], and they are [returned](GuardError::into_guard).
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe. Once begun, it continues in the background.
+    pub async fn release_after(self, time: Duration) -> Result<(), GuardError<Self>> {
+        self.guard.unlock_after(time).await.map_err(|error| error.map(Self::new))
     }
 
-    /// As [`Guard::announce`].
+    /// Writes to the store since when the permits are taken: [`Guard::announce`].
     pub async fn announce(&self) -> Result<(), Error> {
         self.guard.announce().await
     }
 
-    /// Waits until the permits are lost, and says how. Not ready as long as they are held. Permits without a lease are
-    /// never lost by time.
+    /// Waits until the permits are lost, and returns why. Pending while they are held.
     ///
-    /// Cancelling: safe, nothing is changed.
+    /// Permits without a lease do not expire.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe.
     pub async fn lost(&self) -> LostReason {
         self.guard.lost().await
     }
 
-    /// As [`Guard::is_valid`].
+    /// Returns `true` if the permits are held: [`Guard::is_valid`].
     pub fn is_valid(&self) -> bool {
         self.guard.is_valid()
     }
 
-    /// As [`Guard::valid_until`].
+    /// Returns until when the permits are held without a further renewal: [`Guard::valid_until`].
     pub fn valid_until(&self) -> Instant {
         self.guard.valid_until()
     }

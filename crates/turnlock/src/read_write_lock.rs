@@ -1,44 +1,54 @@
+use std::panic::Location;
 use std::time::Duration;
 
-use crate::client::Client;
-use crate::error::Error;
-use crate::inspection::Inspection;
-use crate::lock::Lock;
-use crate::owner::Owner;
 use turnlock_core::Kind;
 
-/// Many readers or one writer: Redisson's `RReadWriteLock` on the same wire.
+use crate::client::Client;
+use crate::engine::WaitLimit;
+use crate::error::Error;
+use crate::guard::Guard;
+use crate::inspection::Inspection;
+use crate::lock::Lock;
+use crate::named::endless;
+use crate::owner::Owner;
+use crate::try_acquire::TryAcquire;
+use crate::write_guard::WriteGuard;
+
+/// A handle to a lock for many readers or one writer: Redisson's `RReadWriteLock`.
 ///
-/// [`read`](ReadWriteLock::read) and [`write`](ReadWriteLock::write) are two locks with all that a [`Lock`] has.
+/// [`read`](ReadWriteLock::read) and [`write`](ReadWriteLock::write) acquire. [`reader`](ReadWriteLock::reader) and
+/// [`writer`](ReadWriteLock::writer) are handles of type [`Lock`] for its other methods.
 ///
-/// - Each hold has a lease of its own. Giving one back never shortens another's.
-/// - Who writes may read as well, and then give the write lock back: see
-///   [`Guard::downgrade`](crate::Guard::downgrade), [`Lock::lock_with`] and [`owned_by`](ReadWriteLock::owned_by).
-/// - Who reads and asks to write would wait for itself. It gets
-///   [`Error::WouldDeadlock`](crate::Error::WouldDeadlock) if it is known to be the same: the same thread, explicit owner
-///   or guard.
-/// - A writer that waits leaves word on the store, for three seconds at a time, and as long as that stands new readers of
-///   turnlock wait behind it. So a stream of readers cannot keep it out for ever. Java's readers do not know that word.
-///   Where a writer holds, readers and writers that wait have the same chance at its end, so a stream of writers does not
-///   keep readers out either.
-/// - A task that reads and takes a second read lock as a new owner, while a writer waits, would wait for that writer, which
-///   waits for it. Where reads nest, use [`Guard::reenter`](crate::Guard::reenter), an owner, or the blocking interface.
+/// - Each hold has its own lease. The end of one never shortens another.
+/// - The owner of the write lock can acquire the read lock as well: see [`WriteGuard::downgrade`], [`Lock::lock_with`]
+///   and [`with_owner`](ReadWriteLock::with_owner).
+/// - An owner that reads and asks to write would wait for itself. This is
+///   [`Error::WouldDeadlock`](crate::Error::WouldDeadlock) for the same thread, explicit owner or guard. For the same
+///   task it is a warning in the log after a second.
+/// - A waiting writer registers on the store, for three seconds at a time, and new readers of turnlock wait behind it.
+///   So a stream of readers does not starve it. Readers of Redisson do not honour this. When a writer releases, waiting
+///   readers and writers have the same chance.
+/// - A task that reads and acquires a second read lock as a new owner, while a writer waits, waits for that writer,
+///   which waits for it. For nested reads use [`Guard::reenter`], an owner, or the blocking interface.
+///
+/// # Examples
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
 /// let client = turnlock::Client::connect("memory://").await?;
 /// let catalogue = client.read_write_lock("catalogue");
-/// let one = catalogue.read().lock().await?;
-/// let two = catalogue.read().lock().await?; // readers go together
-/// assert!(catalogue.write().try_lock().await?.is_none());
+/// let one = catalogue.read().await?;
+/// let two = catalogue.read().await?; // readers share the lock
+/// assert!(catalogue.try_write().await?.is_busy());
 /// drop((one, two));
 ///
-/// let writer = catalogue.write().lock().await?;
-/// let reader = writer.downgrade().await?; // no other writer comes between
+/// let writer = catalogue.write().await?;
+/// let reader = writer.downgrade().await?; // no other writer can come between
 /// # drop(reader);
 /// # Ok::<(), turnlock::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Debug)]
+#[must_use = "a handle holds nothing: call `read()` or `write()`"]
 pub struct ReadWriteLock {
     read: Lock,
     write: Lock,
@@ -49,36 +59,69 @@ impl ReadWriteLock {
         Self { read: client.lock_of(Kind::Read, name), write: client.lock_of(Kind::Write, name) }
     }
 
-    /// The same lock, both sides of it taken with a fixed lease.
-    #[must_use = "this makes another handle; the lock is as it was"]
-    pub fn lease(&self, lease: Duration) -> Self {
-        Self { read: self.read.lease(lease), write: self.write.lease(lease) }
+    /// Sets a fixed lease for both sides: [`Lock::with_lease`].
+    pub fn with_lease(&self, lease: Duration) -> Self {
+        Self { read: self.read.with_lease(lease), write: self.write.with_lease(lease) }
     }
 
-    /// The same lock, both sides of it taken by `owner`, who may read while it writes.
-    #[must_use = "this makes another handle; the lock is as it was"]
-    pub fn owned_by(&self, owner: &Owner) -> Self {
-        Self { read: self.read.owned_by(owner), write: self.write.owned_by(owner) }
+    /// Acquires both sides as `owner`, which can read while it writes.
+    pub fn with_owner(&self, owner: &Owner) -> Self {
+        Self { read: self.read.with_owner(owner), write: self.write.with_owner(owner) }
     }
 
-    /// The same lock, both sides of it granted only when at least so many replicas of the server have acknowledged it. As
-    /// [`Lock::acknowledged_by`].
-    #[must_use = "this makes another handle; the lock is as it was"]
-    pub fn acknowledged_by(&self, replicas: u32) -> Self {
-        Self { read: self.read.acknowledged_by(replicas), write: self.write.acknowledged_by(replicas) }
+    /// Requires `replicas` replicas to acknowledge each grant: [`Lock::with_replicas`].
+    pub fn with_replicas(&self, replicas: u32) -> Self {
+        Self { read: self.read.with_replicas(replicas), write: self.write.with_replicas(replicas) }
     }
 
-    /// The side for many at a time.
-    pub fn read(&self) -> Lock {
+    /// Returns the name of the lock. Empty if the given name is not valid.
+    pub fn name(&self) -> &str {
+        self.write.name()
+    }
+
+    /// Acquires the read lock, and waits until no writer holds it: [`Lock::lock`].
+    #[track_caller]
+    pub fn read(&self) -> impl Future<Output = Result<Guard, Error>> + Send + use<'_> {
+        self.read.lock()
+    }
+
+    /// Acquires the read lock if it is free, and does not wait: [`Lock::try_lock`].
+    #[track_caller]
+    pub fn try_read(&self) -> impl Future<Output = Result<TryAcquire<Guard>, Error>> + Send + use<'_> {
+        self.read.try_lock()
+    }
+
+    /// Acquires the write lock, and waits until the lock is free: [`Lock::lock`].
+    #[track_caller]
+    pub fn write(&self) -> impl Future<Output = Result<WriteGuard, Error>> + Send + use<'_> {
+        let location = Location::caller();
+        async move {
+            let guard = self.write.acquire(WaitLimit::Endless, location).await;
+            endless(guard).map(WriteGuard::new)
+        }
+    }
+
+    /// Acquires the write lock if it is free, and does not wait: [`Lock::try_lock`].
+    #[track_caller]
+    pub fn try_write(&self) -> impl Future<Output = Result<TryAcquire<WriteGuard>, Error>> + Send + use<'_> {
+        let location = Location::caller();
+        async move {
+            let guard = self.write.acquire(WaitLimit::None, location).await?;
+            Ok(TryAcquire::from(guard.map(WriteGuard::new)))
+        }
+    }
+
+    /// Returns a handle to the read lock.
+    pub fn reader(&self) -> Lock {
         self.read.clone()
     }
 
-    /// The side for one at a time.
-    pub fn write(&self) -> Lock {
+    /// Returns a handle to the write lock.
+    pub fn writer(&self) -> Lock {
         self.write.clone()
     }
 
-    /// Who reads or writes, each with its own lease.
+    /// Returns the readers or the writer, each with its own lease.
     pub async fn inspect(&self) -> Result<Inspection, Error> {
         self.write.inspect().await
     }

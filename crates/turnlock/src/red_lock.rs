@@ -1,3 +1,6 @@
+use std::future::IntoFuture;
+use std::panic::Location;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -6,7 +9,7 @@ use turnlock_core::tally::majority;
 use turnlock_core::{Backoff, Moment};
 
 use crate::clock;
-use crate::engine::Patience;
+use crate::engine::WaitLimit;
 use crate::error::Error;
 use crate::group::Group;
 use crate::guard::Guard;
@@ -15,29 +18,30 @@ use crate::lock::Lock;
 use crate::multi_guard::{MultiGuard, MultiHeld};
 use crate::named::endless;
 use crate::red_round::{RedRound, RoundEnd};
+use crate::try_acquire::TryAcquire;
 
-/// One lock on several independent servers: who has a majority of them has it. So it outlives the loss of any minority,
-/// with its data or without.
+/// A handle to one lock on several independent servers: a majority grants it (the Redlock algorithm).
 ///
-/// Give one lock a server, usually of the same name, of any kind. The servers must not replicate to each other.
+/// The lock survives the loss of any minority of the servers, with or without their data. Give one lock per server,
+/// usually of the same name. The servers must not replicate to each other.
 ///
-/// **Guarantees.** One holder at a time, as long as no more than a minority loses data that it had confirmed. All servers
-/// are asked at once, and **a slow or dead minority costs no waiting**, neither to lock nor to unlock: the lock is had
-/// as soon as a majority has granted, and a server that answers later joins. It is believed in for the lease, less the
-/// time that it took and a margin for clocks, as the majority-th latest of the servers' own ends says
-/// ([`MultiGuard::valid_until`]). Each server's part is renewed on its own; the lock is lost when less than a majority
-/// is left ([`MultiGuard::lost`]). It is given back everywhere, also where the answer was lost.
+/// One holder at a time, provided that no more than a minority loses data that it had confirmed. All servers are asked
+/// at the same time, and **a slow or dead minority costs no waiting**: the lock is acquired when a majority has granted,
+/// and a server that replies later is added. It is valid for the lease, less the time of the acquire and a margin for
+/// clocks ([`MultiGuard::valid_until`]). Each member is renewed on its own; the lock is lost when less than a majority
+/// is held ([`MultiGuard::lost`]). It is released on every server, also where a reply was lost.
 ///
-/// **Limits.** A server that restarts empty while one holds, and grants to another, counts against the minority that may
-/// be lost: let it rest for a lease before it comes back. A member that was lost is not taken again. With an even
-/// number of servers a majority is no safer than with one server less. As with every lock that has a lease, a process that
-/// was paused may go on for a moment after its end.
+/// A server that restarts empty while the lock is held, and grants it to another owner, counts as lost: keep it down for
+/// a lease before it returns. A member that was lost is not acquired again. An even number of servers is no safer than
+/// one server less. A process that was paused can run for a moment after the lease has ended, as with every lease.
+///
+/// # Examples
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
 /// use turnlock::{Client, RedLock};
 ///
-/// // Three stores of their own; three servers in earnest.
+/// // Three independent stores; in production, three servers.
 /// let mut locks = Vec::new();
 /// for url in ["memory://a", "memory://b", "memory://c"] {
 ///     locks.push(Client::connect(url).await?.lock("orders"));
@@ -45,94 +49,127 @@ use crate::red_round::{RedRound, RoundEnd};
 /// let lock = RedLock::new(locks)?;
 /// let guard = lock.lock().await?;
 /// assert!(guard.held() >= 2);
-/// assert!(lock.try_lock().await?.is_none());
+/// assert!(lock.try_lock().await?.is_busy());
 /// guard.unlock().await?;
 /// # Ok::<(), turnlock::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Debug)]
+#[must_use = "a handle holds nothing: `.await` it, or call `lock()`, `try_lock()` or `try_lock_for()`"]
 pub struct RedLock {
     members: Vec<Lock>,
     node_timeout: Duration,
 }
 
-/// How long a server has to answer when nothing was said.
+/// The default time-out of one server.
 const NODE_TIMEOUT: Duration = Duration::from_millis(50);
 
-/// How long one who was refused waits for a message before it asks all again: half of it at least, and by chance.
-const LOOK_AGAIN: Duration = Duration::from_millis(200);
+/// How long a refused attempt waits for one server before it requests all again: at random, at least half of it.
+const REFUSAL_WAIT: Duration = Duration::from_millis(200);
 
 impl RedLock {
-    /// A lock that a majority of these locks makes up, one on each server. An error when there are none, when a name is not
-    /// valid, or when two are of the same client, and so of the same server.
+    /// Combines locks, one on each server.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::BadArgument`] if there are none, or if two are of the same client. [`Error::BadName`] if a name is not
+    /// valid.
     pub fn new(locks: impl IntoIterator<Item = Lock>) -> Result<Self, Error> {
         let members: Vec<_> = locks.into_iter().collect();
         if members.is_empty() {
-            return Err(Error::bad_setting(
-                "locks",
-                "a majority of no servers decides nothing: give at least one",
-            ));
+            return Err(Error::bad_argument("locks", "there is none; give one lock of each server"));
         }
-        for (place, lock) in members.iter().enumerate() {
+        for (index, lock) in members.iter().enumerate() {
             lock.checked_name()?;
-            if members[..place].iter().any(|other| Arc::ptr_eq(other.engine(), lock.engine())) {
-                let reason = "two of them are of the same client: give one lock of each server";
-                return Err(Error::bad_setting("locks", reason));
+            if members[..index].iter().any(|other| Arc::ptr_eq(other.engine(), lock.engine())) {
+                let reason = "two are of the same client; give one lock of each server";
+                return Err(Error::bad_argument("locks", reason));
             }
         }
         Ok(Self { members, node_timeout: NODE_TIMEOUT })
     }
 
-    /// The same lock, taken with a fixed lease: not renewed, so it ends by itself.
-    #[must_use = "this makes another handle; the lock is as it was"]
-    pub fn lease(&self, lease: Duration) -> Self {
-        Self { members: self.members.iter().map(|lock| lock.lease(lease)).collect(), ..self.clone() }
+    /// Sets a fixed lease: [`Lock::with_lease`].
+    pub fn with_lease(&self, lease: Duration) -> Self {
+        Self { members: self.members.iter().map(|lock| lock.with_lease(lease)).collect(), ..self.clone() }
     }
 
-    /// The same lock, whose servers have so long to answer before they count as silent; 50 ms when not set. Several times a
-    /// round trip, and far below the lease.
-    #[must_use = "this makes another handle; the lock is as it was"]
-    pub fn node_timeout(&self, timeout: Duration) -> Self {
+    /// Sets the time-out of one server. 50 ms by default.
+    ///
+    /// Choose several round trips, and far less than the lease.
+    pub fn with_node_timeout(&self, timeout: Duration) -> Self {
         Self { node_timeout: timeout, ..self.clone() }
     }
 
-    /// The name of the lock on the first server.
+    /// Returns the name of the lock on the first server.
     pub fn name(&self) -> &str {
         self.members[0].name()
     }
 
-    /// Takes the lock, and waits for it as long as it takes.
+    /// Acquires the lock, and waits until a majority grants it.
     ///
-    /// While less than a majority of the servers answers, they are asked again, for the longest
-    /// [`retry_for`](crate::Builder::retry_for) of their clients, before this gives up with [`Error::Unavailable`], which
-    /// says how many granted, refused and did not answer.
+    /// While less than a majority of the servers replies, the requests are retried for the longest
+    /// [`retry_for`](crate::Builder::retry_for) of their clients.
     ///
-    /// Cancelling: safe. Requests under way are finished in the background, and what they got is given back.
-    pub async fn lock(&self) -> Result<MultiGuard, Error> {
-        endless(self.acquire(Patience::Endless).await)
+    /// # Errors
+    ///
+    /// [`Error::Unavailable`] after that time, with the number of servers that granted, refused and did not reply.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe. Requests that were sent are finished in the background, and grants are released.
+    #[track_caller]
+    pub fn lock(&self) -> impl Future<Output = Result<MultiGuard, Error>> + Send + use<'_> {
+        let location = Location::caller();
+        async move { endless(self.acquire(WaitLimit::Endless, location).await) }
     }
 
-    /// Takes the lock if it is free, and does not wait: one [`node_timeout`](RedLock::node_timeout) for the answers at the
-    /// most, and one to give back what was not enough. `None` when a majority of the servers has answered, and too few have
-    /// granted; [`Error::Unavailable`] when too few answered.
+    /// Acquires the lock if it is free, and does not wait.
     ///
-    /// Cancelling: as for [`lock`](RedLock::lock).
-    pub async fn try_lock(&self) -> Result<Option<MultiGuard>, Error> {
-        self.acquire(Patience::None).await
+    /// Takes at most one [time-out](RedLock::with_node_timeout) for the replies, and one to release a minority. Busy
+    /// means that a majority of the servers replied, and too few granted.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unavailable`] if too few servers replied.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe, as [`lock`](RedLock::lock).
+    #[track_caller]
+    pub fn try_lock(&self) -> impl Future<Output = Result<TryAcquire<MultiGuard>, Error>> + Send + use<'_> {
+        let location = Location::caller();
+        async move { self.acquire(WaitLimit::None, location).await.map(TryAcquire::from) }
     }
 
-    /// Takes the lock, and waits for it for `wait` at the most. `None` when that was not enough; [`Error::Unavailable`] when
-    /// too few servers answered to the last.
+    /// Acquires the lock, and waits at most `wait`.
     ///
-    /// Cancelling: as for [`lock`](RedLock::lock).
-    pub async fn try_lock_for(&self, wait: Duration) -> Result<Option<MultiGuard>, Error> {
-        self.acquire(Patience::of(wait)).await
+    /// # Errors
+    ///
+    /// [`Error::Unavailable`] if too few servers replied to the last requests.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe, as [`lock`](RedLock::lock).
+    #[track_caller]
+    pub fn try_lock_for(
+        &self,
+        wait: Duration,
+    ) -> impl Future<Output = Result<TryAcquire<MultiGuard>, Error>> + Send + use<'_> {
+        let location = Location::caller();
+        async move { self.acquire(WaitLimit::of(wait), location).await.map(TryAcquire::from) }
     }
 
-    /// Takes the lock, runs `body`, and gives the lock back.
+    /// Acquires the lock, runs `body`, and releases the lock.
     ///
-    /// When less than a majority is left, `body` is cancelled where it stands and the result is [`Error::Lost`].
+    /// If less than a majority is held, `body` is cancelled at its next await.
     ///
-    /// Cancelling: safe. `body` is dropped, then the lock is given back.
+    /// # Errors
+    ///
+    /// Those of [`lock`](RedLock::lock), and [`Error::Lost`] if the lock was lost before `body` ended.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe. `body` is dropped, then the lock is released.
     pub async fn run<B, F>(&self, body: B) -> Result<F::Output, Error>
     where
         B: FnOnce(MultiHeld) -> F,
@@ -141,68 +178,77 @@ impl RedLock {
         self.lock().await?.run(body).await
     }
 
-    /// As [`run`](RedLock::run), but waits for the lock for `wait` at the most. `None`: it was not free in time, and `body`
-    /// did not run.
+    /// Acquires the lock within `wait`, runs `body`, and releases the lock.
+    ///
+    /// Returns `None` if the lock was busy, and `body` did not run. Otherwise as [`run`](RedLock::run).
     pub async fn try_run_for<B, F>(&self, wait: Duration, body: B) -> Result<Option<F::Output>, Error>
     where
         B: FnOnce(MultiHeld) -> F,
         F: Future,
     {
-        match self.try_lock_for(wait).await? {
+        match self.try_lock_for(wait).await?.acquired() {
             Some(guard) => guard.run(body).await.map(Some),
             None => Ok(None),
         }
     }
 
-    /// Who holds the lock on each server, in the order in which they were given; an error for each that cannot tell.
+    /// Inspects the lock on each server, in the order in which they were given.
     ///
-    /// Cancelling: safe, nothing is changed.
+    /// Each server has its own result.
     pub async fn inspect(&self) -> Vec<Result<Inspection, Error>> {
         join_all(self.members.iter().map(Lock::inspect)).await
     }
 
-    async fn acquire(&self, patience: Patience) -> Result<Option<MultiGuard>, Error> {
+    async fn acquire(
+        &self,
+        wait_limit: WaitLimit,
+        location: &'static Location<'static>,
+    ) -> Result<Option<MultiGuard>, Error> {
         if self.node_timeout.is_zero() {
-            return Err(Error::bad_setting("node_timeout", "zero leaves no server the time to answer"));
+            return Err(Error::bad_argument("node time-out", "zero leaves no time for a reply"));
         }
-        self.members[0].engine().shared.on_runtime(self.take_turns(patience)).await
+        self.members[0].engine().shared.on_runtime(self.acquire_majority(wait_limit, location)).await
     }
 
-    /// Asks all; while refused, waits for one of those that refused, or a while, holding nothing, and asks again.
-    async fn take_turns(&self, patience: Patience) -> Result<Option<MultiGuard>, Error> {
-        let end = patience.end();
+    /// Requests all servers; while refused, waits for one that refused, or for a while, holding nothing, and repeats.
+    async fn acquire_majority(
+        &self,
+        wait_limit: WaitLimit,
+        location: &'static Location<'static>,
+    ) -> Result<Option<MultiGuard>, Error> {
+        let end = wait_limit.end();
         let mut backoff = Backoff::new(Duration::from_millis(4), Duration::from_millis(64));
         let mut in_hand = None;
-        let mut trouble: Option<(Moment, Backoff)> = None;
+        let mut failing_since: Option<(Moment, Backoff)> = None;
         loop {
-            let (guard, round_end) = self.ask_all(in_hand.take()).await;
+            let (guard, round_end) = self.request_all(in_hand.take(), location).await;
             let refusal = match round_end {
                 RoundEnd::Granted => return Ok(Some(guard)),
                 RoundEnd::Refused(first) => Ok(first),
                 RoundEnd::Unavailable(error) => Err(error),
             };
-            // Before anything else, so that it does not meet itself when it asks again.
-            self.give_back(guard).await;
+            // First, so that the next requests do not find these grants.
+            self.release(guard).await;
             let now = clock::now();
             let (pause, refused) = match refusal {
                 Err(error) => {
-                    let (since, backoff) = trouble.get_or_insert_with(|| (now, Backoff::default()));
-                    let is_borne = now < (*since + self.retry_for()).min(end);
-                    if !is_borne || !error.is_passing() {
+                    let (since, backoff) = failing_since.get_or_insert_with(|| (now, Backoff::default()));
+                    let retries = now < (*since + self.retry_for()).min(end);
+                    if !retries || !error.is_retryable() {
                         return Err(error);
                     }
                     (backoff.pause(fastrand::f64()), None)
                 }
                 Ok(_) if now >= end => return Ok(None),
                 Ok(first) => {
-                    trouble = None;
+                    failing_since = None;
                     (backoff.pause(fastrand::f64()), Some(first))
                 }
             };
-            // Who comes first is a matter of chance, so that those who split the servers do not do so again.
+            // A random pause, so that clients that split the servers do not split them again.
             tokio::time::sleep(pause.min(end.since(clock::now()))).await;
             if let Some(first) = refused {
-                in_hand = self.wait_for(first, end).await;
+                in_hand = self.wait_for(first, end, location).await;
                 if in_hand.is_none() && clock::now() >= end {
                     return Ok(None);
                 }
@@ -210,8 +256,12 @@ impl RedLock {
         }
     }
 
-    /// One round. What it has got is in the guard.
-    async fn ask_all(&self, in_hand: Option<(usize, Guard)>) -> (MultiGuard, RoundEnd) {
+    /// Sends one request to each server. The guard has the grants.
+    async fn request_all(
+        &self,
+        in_hand: Option<(usize, Guard)>,
+        location: &'static Location<'static>,
+    ) -> (MultiGuard, RoundEnd) {
         let servers = self.members.len();
         let engine = self.members[0].engine();
         let guard = MultiGuard::new(Group::new(engine, majority(servers), servers, self.node_timeout));
@@ -219,28 +269,45 @@ impl RedLock {
         if let Some((server, held)) = in_hand {
             round.grant(server, held);
         }
-        let end = round.ask_all(&self.members).await;
+        let end = round.request_all(&self.members, location).await;
         (guard, end)
     }
 
-    /// Waits for one server that refused, as anybody waits there, but only for a while: it may be the one that is dead.
-    async fn wait_for(&self, server: usize, end: Moment) -> Option<(usize, Guard)> {
-        let wait = LOOK_AGAIN.mul_f64(0.5 + fastrand::f64() / 2.0).min(end.since(clock::now()));
-        let turn = self.members[server].try_lock_for(wait);
-        match tokio::time::timeout(wait.saturating_add(self.node_timeout), turn).await {
+    /// Waits in the queue of one server that refused, for a limited time: it may have died.
+    async fn wait_for(
+        &self,
+        server: usize,
+        end: Moment,
+        location: &'static Location<'static>,
+    ) -> Option<(usize, Guard)> {
+        let wait = REFUSAL_WAIT.mul_f64(0.5 + fastrand::f64() / 2.0).min(end.since(clock::now()));
+        let acquire = self.members[server].acquire(WaitLimit::of(wait), location);
+        match tokio::time::timeout(wait.saturating_add(self.node_timeout), acquire).await {
             Ok(Ok(Some(guard))) => Some((server, guard)),
-            // The next round says how things are.
+            // The next round tells the state of this server.
             Ok(Ok(None) | Err(_)) | Err(_) => None,
         }
     }
 
-    /// Gives back what a round got that was not enough. The slow are left to their engines.
-    async fn give_back(&self, guard: MultiGuard) {
+    /// Releases a minority. The engines finish what takes longer than the time-out.
+    async fn release(&self, guard: MultiGuard) {
         let _ = tokio::time::timeout(self.node_timeout, guard.unlock()).await;
     }
 
     fn retry_for(&self) -> Duration {
         let retry_for = |lock: &Lock| lock.engine().shared.settings.retry_for;
         self.members.iter().map(retry_for).max().unwrap_or_default()
+    }
+}
+
+/// Acquires the lock, and waits until a majority grants it: [`RedLock::lock`].
+impl IntoFuture for RedLock {
+    type Output = Result<MultiGuard, Error>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    #[track_caller]
+    fn into_future(self) -> Self::IntoFuture {
+        let location = Location::caller();
+        Box::pin(async move { endless(self.acquire(WaitLimit::Endless, location).await) })
     }
 }

@@ -1,23 +1,24 @@
 use std::future::poll_fn;
 use std::io;
+use std::panic::Location;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
-use turnlock_core::tally::{Decision, Tally, Word};
+use turnlock_core::tally::{Decision, Tally, Vote};
 
-use crate::engine::{Engine, Errand};
+use crate::engine::{Engine, RunToCompletion, WaitLimit};
 use crate::error::{Cause, Error};
 use crate::group::Group;
 use crate::guard::Guard;
 use crate::lock::Lock;
 
-/// One question to all servers of a [`RedLock`](crate::RedLock), and what they say to it.
+/// One request to each server of a [`RedLock`](crate::RedLock), and the replies.
 ///
-/// It is decided as soon as the words that are missing cannot change it. The questions that are open then are not given up:
-/// their engines finish them, and what they bring joins the group, or is given back when the group is closed.
+/// The round is decided when the missing replies cannot change it. The engines finish the open requests; a late grant
+/// joins the group, or is released if the group is closed.
 #[derive(Debug)]
 pub(crate) struct RedRound {
     group: Arc<Group>,
@@ -31,19 +32,18 @@ struct Ballot {
     failures: Vec<Error>,
 }
 
-/// What a round came to.
+/// The outcome of a round.
 #[derive(Debug)]
 pub(crate) enum RoundEnd {
     Granted,
-    /// The first server, in their order, that refused.
+    /// The first server that refused.
     Refused(usize),
-    /// Too few servers answered.
+    /// Too few servers replied.
     Unavailable(Error),
 }
 
-/// So many questions may a server owe an answer to before it is not asked any more, until it answers one: while it is
-/// away, they must not pile up.
-const MOST_OWED: usize = 8;
+/// How many requests without a reply a server may have before it gets no more, so that they do not pile up.
+const MAX_UNANSWERED: usize = 8;
 
 impl RedRound {
     pub(crate) fn new(group: &Arc<Group>, servers: usize, timeout: Duration) -> Arc<Self> {
@@ -55,79 +55,86 @@ impl RedRound {
         self.ballot.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn say(&self, server: usize, word: Word) {
-        self.ballot().tally.say(server, word);
+    fn record(&self, server: usize, vote: Vote) {
+        self.ballot().tally.record(server, vote);
     }
 
-    /// One server has granted. A grant that is over by now is none.
+    /// Adds the grant of a server. A grant whose lease has ended does not count.
     pub(crate) fn grant(&self, server: usize, guard: Guard) {
         if guard.is_valid() {
             self.group.join(server, guard);
-            self.say(server, Word::Granted);
+            self.record(server, Vote::Granted);
         } else {
-            self.say(server, Word::Silent);
+            self.record(server, Vote::NoReply);
         }
     }
 
-    /// Asks all servers at once that have not granted yet, and waits for the decision.
-    pub(crate) async fn ask_all(self: &Arc<Self>, members: &[Lock]) -> RoundEnd {
-        let granted = self.ballot().tally.first(Word::Granted);
+    /// Requests all servers that have not granted yet, at the same time, and waits for the decision.
+    pub(crate) async fn request_all(
+        self: &Arc<Self>,
+        members: &[Lock],
+        location: &'static Location<'static>,
+    ) -> RoundEnd {
+        let granted = self.ballot().tally.first(Vote::Granted);
         let open = members.iter().enumerate().filter(|(server, _)| Some(*server) != granted);
-        let mut asks: Vec<_> = open
+        let mut requests: Vec<_> = open
             .map(|(server, lock)| {
-                let errands = &lock.engine().shared.errands;
-                Some(Errand::new(errands, Arc::clone(self).ask(server, lock.clone())))
+                let background = &lock.engine().shared.background;
+                Some(RunToCompletion::new(
+                    background,
+                    Arc::clone(self).request(server, lock.clone(), location),
+                ))
             })
             .collect();
-        // All are asked before anything is decided, however fast the first ones answer.
+        // All requests are sent before anything is decided, however fast the first replies are.
         let decision = poll_fn(|context| {
-            for place in &mut asks {
-                if place.as_mut().is_some_and(|ask| Pin::new(ask).poll(context).is_ready()) {
-                    *place = None;
+            for slot in &mut requests {
+                if slot.as_mut().is_some_and(|request| Pin::new(request).poll(context).is_ready()) {
+                    *slot = None;
                 }
             }
             let tally = &self.ballot().tally;
             match tally.decision() {
-                // Who is told that there are too few servers wants to know about each.
+                // The error lists every server: wait for all replies.
                 Some(Decision::Unavailable) if tally.open() > 0 => Poll::Pending,
                 Some(decision) => Poll::Ready(decision),
                 None => Poll::Pending,
             }
         })
         .await;
-        drop(asks);
+        drop(requests);
         self.end(decision, members)
     }
 
-    /// Asks one server, and notes what it says. Goes on after the time-out, for the sake of a late answer.
-    async fn ask(self: Arc<Self>, server: usize, lock: Lock) {
-        // On the runtime of its own client, which is also the one that goes on with it.
-        lock.engine().shared.on_runtime(self.ask_there(server, &lock)).await;
+    /// Sends one request, and records the reply. Continues after the time-out, for a late reply.
+    async fn request(self: Arc<Self>, server: usize, lock: Lock, location: &'static Location<'static>) {
+        // On the runtime of its own client, which also finishes it.
+        lock.engine().shared.on_runtime(self.request_on_runtime(server, &lock, location)).await;
     }
 
-    async fn ask_there(&self, server: usize, lock: &Lock) {
+    async fn request_on_runtime(&self, server: usize, lock: &Lock, location: &'static Location<'static>) {
         let shared = &lock.engine().shared;
-        let is_asked_here = || lock.checked_name().is_ok_and(|name| shared.rooms.waiting(name) > 0);
-        let owed = shared.owed.load(Ordering::Relaxed);
-        // Where an earlier question about this lock stands open, a further one would be refused by this process, and
-        // nobody would know whether the server is there.
-        if owed >= MOST_OWED || (owed > 0 && is_asked_here()) {
-            return self.say(server, Word::Silent);
+        let has_waiters = || lock.checked_name().is_ok_and(|name| shared.wait_queues.waiting(name) > 0);
+        let unanswered = shared.overdue_requests.load(Ordering::Relaxed);
+        // While an earlier request for this lock is open, this process would refuse another one, and the state of the
+        // server would stay unknown.
+        if unanswered >= MAX_UNANSWERED || (unanswered > 0 && has_waiters()) {
+            return self.record(server, Vote::NoReply);
         }
-        let mut answering = pin!(lock.try_lock());
-        let answer = if let Ok(answer) = tokio::time::timeout(self.timeout, &mut answering).await {
-            answer
+        let mut acquire = pin!(lock.acquire(WaitLimit::None, location));
+        let reply = if let Ok(reply) = tokio::time::timeout(self.timeout, &mut acquire).await {
+            reply
         } else {
-            self.say(server, Word::Silent);
-            let _owing = Owing::new(lock.engine());
-            answering.await
+            self.record(server, Vote::NoReply);
+            let _unanswered = Unanswered::new(lock.engine());
+            acquire.await
         };
-        match answer {
+        match reply {
             Ok(Some(guard)) => self.grant(server, guard),
-            Ok(None) => self.say(server, Word::Refused),
+            Ok(None) => self.record(server, Vote::Refused),
             Err(error) => {
                 let mut ballot = self.ballot();
-                ballot.tally.say(server, Word::Silent);
+                ballot.tally.record(server, Vote::NoReply);
                 ballot.failures.push(error);
             }
         }
@@ -135,8 +142,8 @@ impl RedRound {
 
     fn end(&self, decision: Decision, members: &[Lock]) -> RoundEnd {
         let mut ballot = self.ballot();
-        match (decision, ballot.tally.first(Word::Refused)) {
-            // Between the last grant and now, the first may have run out.
+        match (decision, ballot.tally.first(Vote::Refused)) {
+            // The first grant may have expired since.
             (Decision::Granted, _) if self.group.is_valid() => RoundEnd::Granted,
             (Decision::Refused, Some(first)) => RoundEnd::Refused(first),
             _ => {
@@ -148,21 +155,21 @@ impl RedRound {
 
     fn unavailable(&self, tally: &Tally, mut failures: Vec<Error>, members: &[Lock]) -> Error {
         let (need, servers) = (tally.need(), members.len());
-        let lasting = failures.iter().filter(|error| !error.is_passing()).count();
-        // So many would fail again that nothing else matters.
-        if lasting > servers - need
-            && let Some(place) = failures.iter().position(|error| !error.is_passing())
+        let permanent = failures.iter().filter(|error| !error.is_retryable()).count();
+        // Enough servers would fail again to prevent a majority.
+        if permanent > servers - need
+            && let Some(index) = failures.iter().position(|error| !error.is_retryable())
         {
-            return failures.swap_remove(place);
+            return failures.swap_remove(index);
         }
         let [granted, refused, silent] =
-            [Word::Granted, Word::Refused, Word::Silent].map(|word| tally.count(word));
+            [Vote::Granted, Vote::Refused, Vote::NoReply].map(|vote| tally.count(vote));
         let what = format!(
-            "lock {:?} on {need} of {servers} servers (granted: {granted}, refused: {refused}, no answer: {silent})",
+            "lock {:?} on {need} of {servers} servers (granted: {granted}, refused: {refused}, no reply: {silent})",
             members[0].name(),
         );
         let timed_out = || {
-            let text = format!("no answer within {:?}", self.timeout);
+            let text = format!("no reply within {:?}", self.timeout);
             Arc::new(io::Error::new(io::ErrorKind::TimedOut, text)) as Cause
         };
         let source = failures.pop().map_or_else(timed_out, |error| Arc::new(error) as Cause);
@@ -170,18 +177,18 @@ impl RedRound {
     }
 }
 
-/// Counts an answer that a server owes.
-struct Owing(Arc<AtomicUsize>);
+/// Counts a request without a reply.
+struct Unanswered(Arc<AtomicUsize>);
 
-impl Owing {
+impl Unanswered {
     fn new(engine: &Engine) -> Self {
-        let owed = Arc::clone(&engine.shared.owed);
-        owed.fetch_add(1, Ordering::Relaxed);
-        Self(owed)
+        let unanswered = Arc::clone(&engine.shared.overdue_requests);
+        unanswered.fetch_add(1, Ordering::Relaxed);
+        Self(unanswered)
     }
 }
 
-impl Drop for Owing {
+impl Drop for Unanswered {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

@@ -1,4 +1,5 @@
 use std::fmt;
+use std::panic::Location;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,12 +8,15 @@ use futures_util::future::{Either, select};
 use turnlock_core::OwnerId;
 
 use crate::clock;
-use crate::engine::{Hold, Patience};
+use crate::engine::{Hold, WaitLimit};
 use crate::error::{Error, LostReason};
 use crate::guard::Guard;
 use crate::lock::Lock;
+use crate::named::endless;
 
 /// Runs a body under a lock, with hooks. Made by [`Lock::runner`].
+///
+/// # Examples
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -20,7 +24,7 @@ use crate::lock::Lock;
 /// let sum = client
 ///     .lock("orders")
 ///     .runner()
-///     .on_acquire(|held| println!("got {}", held.name()))
+///     .on_acquire(|held| println!("acquired {}", held.name()))
 ///     .on_exit(|exit| println!("done: {exit:?}"))
 ///     .run(|held| async move { if held.is_valid() { 1 + 1 } else { 0 } })
 ///     .await?;
@@ -28,7 +32,7 @@ use crate::lock::Lock;
 /// # Ok::<(), turnlock::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone)]
-#[must_use = "a runner does nothing until it is told to run something"]
+#[must_use = "a runner does nothing until `run()` or `try_run_for()`"]
 pub struct Runner {
     lock: Lock,
     on_acquire: Option<AcquireHook>,
@@ -42,9 +46,9 @@ type ExitHook = Arc<dyn Fn(Exit) + Send + Sync>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Exit {
-    /// It came to its end under the lock.
+    /// The body returned under the lock.
     Finished,
-    /// The lock was lost, and the body cancelled, or the lock was found lost when the body ended.
+    /// The lock was lost before the body ended.
     Lost(LostReason),
     /// The body panicked, or the run was cancelled.
     Aborted,
@@ -55,35 +59,66 @@ impl Runner {
         Self { lock, on_acquire: None, on_exit: None }
     }
 
-    /// Called each time the lock was acquired, before the body runs.
+    /// Calls `hook` each time the lock was acquired, before the body runs.
     pub fn on_acquire(mut self, hook: impl Fn(&Held) + Send + Sync + 'static) -> Self {
         self.on_acquire = Some(Arc::new(hook));
         self
     }
 
-    /// Called each time the body ended, by whatever way, before the lock is given back.
+    /// Calls `hook` each time the body ended, before the lock is released.
     pub fn on_exit(mut self, hook: impl Fn(Exit) + Send + Sync + 'static) -> Self {
         self.on_exit = Some(Arc::new(hook));
         self
     }
 
-    /// Takes the lock, runs `body` and gives the lock back. As [`Lock::run`].
-    pub async fn run<B, F>(&self, body: B) -> Result<F::Output, Error>
+    /// Acquires the lock, runs `body`, and releases the lock: [`Lock::run`].
+    #[track_caller]
+    pub fn run<B, F>(&self, body: B) -> impl Future<Output = Result<F::Output, Error>> + use<'_, B, F>
     where
         B: FnOnce(Held) -> F,
         F: Future,
     {
-        let guard = self.lock.lock().await?;
+        self.run_from(Location::caller(), body)
+    }
+
+    /// Acquires the lock within `wait`, runs `body`, and releases the lock: [`Lock::try_run_for`].
+    #[track_caller]
+    pub fn try_run_for<B, F>(
+        &self,
+        wait: Duration,
+        body: B,
+    ) -> impl Future<Output = Result<Option<F::Output>, Error>> + use<'_, B, F>
+    where
+        B: FnOnce(Held) -> F,
+        F: Future,
+    {
+        self.try_run_from(Location::caller(), wait, body)
+    }
+
+    pub(crate) async fn run_from<B, F>(
+        &self,
+        location: &'static Location<'static>,
+        body: B,
+    ) -> Result<F::Output, Error>
+    where
+        B: FnOnce(Held) -> F,
+        F: Future,
+    {
+        let guard = endless(self.lock.acquire(WaitLimit::Endless, location).await)?;
         self.run_under(guard, body).await
     }
 
-    /// As [`run`](Runner::run), but waits for the lock for `wait` at the most. As [`Lock::try_run_for`].
-    pub async fn try_run_for<B, F>(&self, wait: Duration, body: B) -> Result<Option<F::Output>, Error>
+    pub(crate) async fn try_run_from<B, F>(
+        &self,
+        location: &'static Location<'static>,
+        wait: Duration,
+        body: B,
+    ) -> Result<Option<F::Output>, Error>
     where
         B: FnOnce(Held) -> F,
         F: Future,
     {
-        match self.lock.acquire(Patience::of(wait)).await? {
+        match self.lock.acquire(WaitLimit::of(wait), location).await? {
             Some(guard) => self.run_under(guard, body).await.map(Some),
             None => Ok(None),
         }
@@ -98,31 +133,31 @@ impl Runner {
         if let Some(hook) = &self.on_acquire {
             hook(&held);
         }
-        let mut farewell = Farewell { hook: self.on_exit.clone(), exit: Exit::Aborted };
+        let mut on_exit = OnExit { hook: self.on_exit.clone(), exit: Exit::Aborted };
         let output = {
             let lost = pin!(guard.lost());
-            // Boxed, so that it can be dropped, and thereby cancelled, before the lock is given back.
+            // Boxed, so that it can be dropped before the lock is released.
             let body = Box::pin(body(held));
             match select(lost, body).await {
                 Either::Left((reason, _)) => Err(reason),
                 Either::Right((output, _)) => Ok(output),
             }
         };
-        // A body that ended after the lease did was not covered to its end.
+        // A body that outlasted the lease did not run under the lock to its end.
         let output = match (output, guard.hold().lost()) {
             (Ok(output), None) => Ok(output),
             (Err(reason), _) | (_, Some(reason)) => Err(reason),
         };
-        farewell.exit = output.as_ref().map_or_else(|reason| Exit::Lost(*reason), |_| Exit::Finished);
-        drop(farewell);
+        on_exit.exit = output.as_ref().map_or_else(|reason| Exit::Lost(*reason), |_| Exit::Finished);
+        drop(on_exit);
         let name = guard.name().to_owned();
         match output {
             Ok(output) => match guard.unlock().await {
-                // The store says that the lock was gone: the body was not covered to its end.
+                // The store no longer had the hold: the body did not run under the lock to its end.
                 Err(error @ Error::Lost { .. }) => Err(error),
                 Err(error) => {
-                    // It was, and trouble in giving the lock back does not take its result away.
-                    tracing::warn!(%name, %error, "the lock of a finished body could not be given back");
+                    // The body ran under the lock: a failed release does not discard its result.
+                    tracing::warn!(%name, %error, "release failed after the body returned");
                     Ok(output)
                 }
                 Ok(()) => Ok(output),
@@ -138,13 +173,13 @@ impl fmt::Debug for Runner {
     }
 }
 
-/// Calls the exit hook however the body ends, a panic and cancellation included.
-struct Farewell {
+/// Calls the exit hook however the body ends, by a panic or a cancellation too.
+struct OnExit {
     hook: Option<ExitHook>,
     exit: Exit,
 }
 
-impl Drop for Farewell {
+impl Drop for OnExit {
     fn drop(&mut self) {
         if let Some(hook) = self.hook.take() {
             hook(self.exit);
@@ -152,7 +187,7 @@ impl Drop for Farewell {
     }
 }
 
-/// The lock as the body sees it: it can look, and cannot give it back.
+/// The held lock, as a body sees it: it cannot be released.
 #[derive(Clone, Debug)]
 pub struct Held {
     hold: Arc<Hold>,
@@ -160,32 +195,32 @@ pub struct Held {
 }
 
 impl Held {
-    /// The name of the lock.
+    /// Returns the name of the lock.
     pub fn name(&self) -> &str {
         self.hold.name.as_str()
     }
 
-    /// The owner on the wire.
+    /// Returns the owner id on the store: [`Guard::owner_id`].
     pub fn owner_id(&self) -> &OwnerId {
         &self.hold.owner
     }
 
-    /// As [`Guard::token`].
+    /// Returns the fencing token: [`Guard::token`].
     pub fn token(&self) -> Option<u64> {
         self.token
     }
 
-    /// As [`Guard::is_valid`].
+    /// Returns `true` if the lock is held: [`Guard::is_valid`].
     pub fn is_valid(&self) -> bool {
         self.hold.is_valid()
     }
 
-    /// As [`Guard::valid_until`].
+    /// Returns until when the lock is held without a further renewal: [`Guard::valid_until`].
     pub fn valid_until(&self) -> Instant {
-        Instant::now() + self.hold.believed_until().since(clock::now())
+        Instant::now() + self.hold.valid_until().since(clock::now())
     }
 
-    /// As [`Guard::lost`].
+    /// Waits until the lock is lost, and returns why: [`Guard::lost`].
     pub async fn lost(&self) -> LostReason {
         self.hold.until_lost().await
     }

@@ -4,42 +4,42 @@ use turnlock_core::Lease;
 
 use crate::error::Error;
 
-/// What a client was told, checked.
+/// The checked settings of a client.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    /// The lease of a renewed lock.
-    pub(crate) watchdog: Lease,
-    /// How long to wait for an answer; `None`: a second, less for short leases.
+    /// The lease of a lock that the watchdog renews.
+    pub(crate) watchdog_timeout: Lease,
+    /// How long to wait for a reply. `None`: 1 s, less for short leases.
     pub(crate) response_timeout: Option<Duration>,
     pub(crate) connect_timeout: Duration,
-    /// How long to go on while the store does not answer.
+    /// How long to retry while the store does not reply.
     pub(crate) retry_for: Duration,
-    /// The longest time between two looks of a waiter.
-    pub(crate) poll: Duration,
-    /// How long after its grant a lock passes from waiter to waiter of this client; zero: never.
+    /// The longest time between two requests of a waiter.
+    pub(crate) poll_interval: Duration,
+    /// How long after its grant a lock is handed over between waiters of this client. Zero: never.
     pub(crate) hand_over_window: Duration,
     pub(crate) key_prefix: String,
-    /// What the client calls itself; `None`: as its program.
+    /// The name of the client in its record. `None`: the name of the program.
     pub(crate) label: Option<String>,
-    /// How many replicas must acknowledge a grant, where the handle says nothing else.
+    /// The number of replicas that must acknowledge a grant, unless the handle sets another.
     pub(crate) replicas: u32,
 }
 
-/// How long to wait for an answer when nothing was said.
-const USUAL_PATIENCE: Duration = Duration::from_secs(1);
+/// The default of `response_timeout`.
+const DEFAULT_RESPONSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How long a lock passes from waiter to waiter when nothing was said.
-pub(crate) const USUAL_WINDOW: Duration = Duration::from_millis(10);
+/// The default of `hand_over_window`.
+pub(crate) const DEFAULT_HAND_OVER_WINDOW: Duration = Duration::from_millis(10);
 
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            watchdog: Lease::WATCHDOG,
+            watchdog_timeout: Lease::WATCHDOG,
             response_timeout: None,
             connect_timeout: Duration::from_secs(5),
             retry_for: Duration::from_secs(30),
-            poll: Duration::from_secs(1),
-            hand_over_window: USUAL_WINDOW,
+            poll_interval: Duration::from_secs(1),
+            hand_over_window: DEFAULT_HAND_OVER_WINDOW,
             key_prefix: String::new(),
             label: None,
             replicas: 0,
@@ -48,24 +48,24 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// How long to wait for the answer to a step that concerns a hold of this lease.
-    pub(crate) fn patience(&self, lease: Lease) -> Result<Duration, Error> {
+    /// Returns the response time-out of a step on a hold with this lease.
+    pub(crate) fn response_limit(&self, lease: Lease) -> Result<Duration, Error> {
         match self.response_timeout {
-            None => Ok(lease.patience(USUAL_PATIENCE)),
+            None => Ok(lease.response_limit(DEFAULT_RESPONSE_TIMEOUT)),
             Some(timeout) if lease.tolerates(timeout) => Ok(timeout),
             Some(timeout) => Err(Error::bad_setting(
                 "response_timeout",
                 format!(
-                    "{timeout:?} is not below a third of the lease of {:?}: a missing answer would leave no time to \
-                     ask again; shorten the time-out or lengthen the lease",
+                    "{timeout:?} is not below a third of the lease of {:?}, so a lost reply would leave no \
+                     time for a retry; shorten the time-out or lengthen the lease",
                     lease.as_duration()
                 ),
             )),
         }
     }
 
-    /// How long to wait for the answer to a step that concerns no hold of ours.
-    pub(crate) fn usual_patience(&self) -> Duration {
-        self.response_timeout.unwrap_or(USUAL_PATIENCE)
+    /// Returns the response time-out of a request that concerns no hold.
+    pub(crate) fn usual_limit(&self) -> Duration {
+        self.response_timeout.unwrap_or(DEFAULT_RESPONSE_TIMEOUT)
     }
 }

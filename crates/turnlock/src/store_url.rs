@@ -10,35 +10,36 @@ use crate::connect_settings::{ConnectSettings, Servers};
 use crate::error::Error;
 use crate::url_parameters;
 
-/// What the URL of a store says.
+/// A parsed store URL.
 ///
-/// Its parts are told apart by hand, since several hosts are no URL to others. An error never shows a piece of the text that
-/// could belong to a password, also where a character in it was not encoded.
+/// Split by hand, because several hosts are not valid in a standard URL. An error shows no part of the text that can
+/// belong to a password, even if a character of the password was not encoded.
 #[derive(Clone, Debug)]
 pub(crate) struct StoreUrl {
     pub(crate) store: Store,
     pub(crate) settings: ConnectSettings,
 }
 
-/// Which store.
+/// A store, as its URL names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Store {
+    /// Without a name, the default store of the process.
     Memory {
         name: Option<String>,
     },
-    /// An empty path is the usual one.
+    /// An empty path is the default file of the user.
     File {
         path: PathBuf,
     },
     Redis {
         servers: Servers,
-        by_tls: bool,
+        use_tls: bool,
     },
 }
 
-/// Where a server listens when no port is given.
+/// The default port of a server.
 pub(crate) const SERVER_PORT: u16 = 6379;
-/// Where a sentinel does.
+/// The default port of a sentinel.
 pub(crate) const SENTINEL_PORT: u16 = 26379;
 
 impl StoreUrl {
@@ -58,18 +59,18 @@ impl StoreUrl {
             ("redis+cluster" | "valkey+cluster", Some(rest)) => cluster(rest, false),
             ("rediss+cluster" | "valkeys+cluster", Some(rest)) => cluster(rest, true),
             (_, Some(_)) => Err(bad(
-                "unknown kind of store before the ://; known are redis, rediss, redis+unix, redis+sentinel, \
-                 rediss+sentinel, redis+cluster, rediss+cluster, file and memory",
+                "unknown scheme; the known ones are redis, rediss, redis+unix, redis+sentinel, rediss+sentinel, \
+                 redis+cluster, rediss+cluster, file and memory",
             )),
         }
     }
 }
 
-/// `host[:port]`, the host of IPv6 in brackets.
-pub(crate) fn address(text: &str, default_port: u16) -> Result<Address, &'static str> {
-    const IN_BRACKETS: &str = "an address of IPv6 stands in brackets, as in [::1]:6379";
+/// Parses `host[:port]`. An IPv6 address is in brackets.
+pub(crate) fn parse_address(text: &str, default_port: u16) -> Result<Address, &'static str> {
+    const IN_BRACKETS: &str = "an IPv6 address must be in brackets, as in [::1]:6379";
     let (host, port) = match text.rsplit_once(':') {
-        // These colons are the host's.
+        // The colons belong to the IPv6 address.
         Some(_) if text.ends_with(']') => (text, None),
         Some((host, port)) => (host, Some(port)),
         None => (text, None),
@@ -78,12 +79,12 @@ pub(crate) fn address(text: &str, default_port: u16) -> Result<Address, &'static
         Some(Some(inner)) => inner.parse::<Ipv6Addr>().map_err(|_| IN_BRACKETS)?.to_string(),
         Some(None) => return Err(IN_BRACKETS),
         None if host.contains(':') => return Err(IN_BRACKETS),
-        None if host.is_empty() => return Err("there is no host"),
-        None => Host::parse(host).map_err(|_| "the host has characters that no host has")?.to_string(),
+        None if host.is_empty() => return Err("the host is missing"),
+        None => Host::parse(host).map_err(|_| "the host contains invalid characters")?.to_string(),
     };
     let port = match port {
         None => default_port,
-        Some(port) => match number(port).and_then(|port| u16::try_from(port).ok()) {
+        Some(port) => match parse_number(port).and_then(|port| u16::try_from(port).ok()) {
             None | Some(0) => return Err("the port is not a number from 1 to 65535"),
             Some(port) => port,
         },
@@ -91,84 +92,90 @@ pub(crate) fn address(text: &str, default_port: u16) -> Result<Address, &'static
     Ok(Address::tcp(&host, port))
 }
 
-/// The pieces of what stands behind `scheme://`.
-struct Pieces<'a> {
+/// The parts of a URL after `scheme://`.
+struct UrlParts<'a> {
     hosts: &'a str,
-    /// With its first slash.
+    /// Includes the leading slash.
     path: &'a str,
     settings: ConnectSettings,
 }
 
-impl<'a> Pieces<'a> {
-    fn of(rest: &'a str) -> Result<Self, Error> {
+impl<'a> UrlParts<'a> {
+    fn parse(rest: &'a str) -> Result<Self, Error> {
         const ENCODE: &str =
-            "in a user, a password and a name the characters / ? # @ are written %2F %3F %23 %40";
+            "write the characters / ? # @ in a user, a password or a name as %2F %3F %23 %40";
         if rest.contains('#') {
-            return Err(bad(format!("there is a # in it; {ENCODE}")));
+            return Err(bad(format!("it contains a #; {ENCODE}")));
         }
         let (before, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, path) = before.split_at(before.find('/').unwrap_or(before.len()));
-        // A password with a slash would end up in the path. Only a socket's path has no host, and no user, before it.
+        // A password with a slash ends up in the path. Only the path of a socket has no host and no user before it.
         if query.contains('@') || (path.contains('@') && !authority.is_empty()) {
-            return Err(bad(format!("there is an @ behind the host; {ENCODE}")));
+            return Err(bad(format!("it contains an @ after the host; {ENCODE}")));
         }
         let mut settings = ConnectSettings::default();
         let hosts = match authority.rsplit_once('@') {
             None => authority,
-            Some((login, hosts)) => {
-                let (user, password) = match login.split_once(':') {
-                    None => (login, None),
+            Some((credentials, hosts)) => {
+                let (user, password) = match credentials.split_once(':') {
+                    None => (credentials, None),
                     Some((user, password)) => (user, Some(password)),
                 };
                 if !user.is_empty() {
-                    settings.credentials.user = Some(decoded("user", user)?.into_owned());
+                    settings.credentials.user = Some(percent_decode("user", user)?.into_owned());
                 }
                 if let Some(password) = password {
-                    settings.credentials.password = Some(Secret::new(decoded("password", password)?));
+                    settings.credentials.password = Some(Secret::new(percent_decode("password", password)?));
                 }
                 hosts
             }
         };
-        url_parameters::read(query, &mut settings)?;
+        url_parameters::apply(query, &mut settings)?;
         Ok(Self { hosts, path, settings })
     }
 
     fn addresses(&self, default_port: u16) -> Result<Vec<Address>, Error> {
         let hosts: Vec<&str> = self.hosts.split(',').collect();
         let count = hosts.len();
-        let parse = |(at, host): (usize, &&str)| {
-            address(host, default_port).map_err(|reason| match count {
+        let parse = |(index, host): (usize, &&str)| {
+            parse_address(host, default_port).map_err(|reason| match count {
                 1 => bad(reason),
-                _ => bad(format!("address {} of {count}: {reason}", at + 1)),
+                _ => bad(format!("address {} of {count}: {reason}", index + 1)),
             })
         };
         hosts.iter().enumerate().map(parse).collect()
     }
 
-    /// Takes the database from a piece of the path.
-    fn take_database(&mut self, piece: &str) -> Result<(), Error> {
-        if piece.is_empty() {
+    /// Sets the database from a segment of the path.
+    fn set_database(&mut self, segment: &str) -> Result<(), Error> {
+        if segment.is_empty() {
             return Ok(());
         }
-        let database = number(piece).ok_or_else(|| bad("the database behind the host is not a number"))?;
+        let database =
+            parse_number(segment).ok_or_else(|| bad("the database after the host is not a number"))?;
         if self.settings.database.replace(database).is_some() {
-            return Err(Error::bad_setting("database", "stands twice in the URL: in the path, and as `db`"));
+            return Err(Error::bad_setting(
+                "database",
+                "set twice in the URL: in the path, and by `db`; leave one of them out",
+            ));
         }
         Ok(())
     }
 
-    fn at(self, servers: Servers, by_tls: bool) -> StoreUrl {
-        StoreUrl { store: Store::Redis { servers, by_tls }, settings: self.settings }
+    fn into_store_url(self, servers: Servers, use_tls: bool) -> StoreUrl {
+        StoreUrl { store: Store::Redis { servers, use_tls }, settings: self.settings }
     }
 }
 
-/// `file:PATH` is a path as it is; `file://` begins a URL as others write it. A `?` may be part of either, so nothing but the one
-/// parameter of a file is taken for one.
+/// Parses what follows `file:`.
+///
+/// `file:PATH` is a path as it is; `file://` starts a standard URL. A `?` can be a part of both, so only the one
+/// parameter of a file store is parsed as a parameter.
 fn file(rest: &str) -> Result<StoreUrl, Error> {
     let mut settings = ConnectSettings::default();
     let rest = match rest.rsplit_once('?') {
         Some((path, parameter)) if parameter.starts_with("any_file_system=") => {
-            url_parameters::read(parameter, &mut settings)?;
+            url_parameters::apply(parameter, &mut settings)?;
             path
         }
         _ => rest,
@@ -179,10 +186,10 @@ fn file(rest: &str) -> Result<StoreUrl, Error> {
             let path = rest.strip_prefix("localhost").unwrap_or(rest);
             if !path.starts_with('/') {
                 return Err(bad(
-                    "a file is named as in file:/var/lib/jobs.locks or file:///var/lib/jobs.locks",
+                    "not a path; write it as file:/var/lib/jobs.locks or file:///var/lib/jobs.locks",
                 ));
             }
-            PathBuf::from(&*decoded("url", path)?)
+            PathBuf::from(&*percent_decode("url", path)?)
         }
     };
     Ok(StoreUrl { store: Store::File { path }, settings })
@@ -190,60 +197,60 @@ fn file(rest: &str) -> Result<StoreUrl, Error> {
 
 fn memory(text: &str) -> Result<StoreUrl, Error> {
     let url =
-        Url::parse(text).map_err(|_| bad("the name of a store in memory is written as in memory://NAME"))?;
+        Url::parse(text).map_err(|_| bad("not the name of a memory store; write it as memory://NAME"))?;
     let name = url.host_str().filter(|name| !name.is_empty()).map(str::to_owned);
     let mut settings = ConnectSettings::default();
-    url_parameters::read(url.query().unwrap_or_default(), &mut settings)?;
+    url_parameters::apply(url.query().unwrap_or_default(), &mut settings)?;
     Ok(StoreUrl { store: Store::Memory { name }, settings })
 }
 
-fn server(rest: &str, by_tls: bool) -> Result<StoreUrl, Error> {
-    let mut pieces = Pieces::of(rest)?;
-    let mut addresses = pieces.addresses(SERVER_PORT)?;
+fn server(rest: &str, use_tls: bool) -> Result<StoreUrl, Error> {
+    let mut parts = UrlParts::parse(rest)?;
+    let mut addresses = parts.addresses(SERVER_PORT)?;
     let (Some(address), None) = (addresses.pop(), addresses.pop()) else {
         return Err(bad(
-            "there are several hosts; for sentinels use redis+sentinel://, for a cluster redis+cluster://",
+            "several hosts; use redis+sentinel:// for sentinels, redis+cluster:// for a cluster",
         ));
     };
-    pieces.take_database(pieces.path.strip_prefix('/').unwrap_or_default())?;
-    Ok(pieces.at(Servers::One(address), by_tls))
+    parts.set_database(parts.path.strip_prefix('/').unwrap_or_default())?;
+    Ok(parts.into_store_url(Servers::One(address), use_tls))
 }
 
 fn unix(rest: &str) -> Result<StoreUrl, Error> {
-    let pieces = Pieces::of(rest)?;
-    if !pieces.hosts.is_empty() || pieces.path.len() < 2 {
-        return Err(bad("a Unix socket is named by its whole path, as in redis+unix:///run/redis.sock"));
+    let parts = UrlParts::parse(rest)?;
+    if !parts.hosts.is_empty() || parts.path.len() < 2 {
+        return Err(bad("not the absolute path of a Unix socket; write it as redis+unix:///run/redis.sock"));
     }
-    let address = Address::unix(&*decoded("url", pieces.path)?);
-    Ok(pieces.at(Servers::One(address), false))
+    let address = Address::unix(&*percent_decode("url", parts.path)?);
+    Ok(parts.into_store_url(Servers::One(address), false))
 }
 
-fn sentinels(rest: &str, by_tls: bool) -> Result<StoreUrl, Error> {
-    let mut pieces = Pieces::of(rest)?;
-    let sentinels = pieces.addresses(SENTINEL_PORT)?;
-    let path = pieces.path.strip_prefix('/').unwrap_or_default();
+fn sentinels(rest: &str, use_tls: bool) -> Result<StoreUrl, Error> {
+    let mut parts = UrlParts::parse(rest)?;
+    let sentinels = parts.addresses(SENTINEL_PORT)?;
+    let path = parts.path.strip_prefix('/').unwrap_or_default();
     let (master, database) = path.split_once('/').unwrap_or((path, ""));
-    pieces.take_database(database)?;
-    let master = decoded("master_name", master)?.into_owned();
-    Ok(pieces.at(Servers::Sentinels { sentinels, master }, by_tls))
+    parts.set_database(database)?;
+    let master = percent_decode("master_name", master)?.into_owned();
+    Ok(parts.into_store_url(Servers::Sentinels { sentinels, master }, use_tls))
 }
 
-fn cluster(rest: &str, by_tls: bool) -> Result<StoreUrl, Error> {
-    let mut pieces = Pieces::of(rest)?;
-    let seeds = pieces.addresses(SERVER_PORT)?;
-    pieces.take_database(pieces.path.strip_prefix('/').unwrap_or_default())?;
-    Ok(pieces.at(Servers::Cluster { seeds }, by_tls))
+fn cluster(rest: &str, use_tls: bool) -> Result<StoreUrl, Error> {
+    let mut parts = UrlParts::parse(rest)?;
+    let seeds = parts.addresses(SERVER_PORT)?;
+    parts.set_database(parts.path.strip_prefix('/').unwrap_or_default())?;
+    Ok(parts.into_store_url(Servers::Cluster { seeds }, use_tls))
 }
 
-/// The text behind `%41` and the like.
-pub(crate) fn decoded<'a>(setting: &'static str, text: &'a str) -> Result<Cow<'a, str>, Error> {
+/// Decodes `%41` and the like.
+pub(crate) fn percent_decode<'a>(setting: &'static str, text: &'a str) -> Result<Cow<'a, str>, Error> {
     percent_decode_str(text)
         .decode_utf8()
-        .map_err(|_| Error::bad_setting(setting, "what is written with % is not text (UTF-8)"))
+        .map_err(|_| Error::bad_setting(setting, "the characters written with % are not UTF-8"))
 }
 
-/// A number of digits, and nothing else.
-pub(crate) fn number(text: &str) -> Option<i64> {
+/// Parses a number of digits, without a sign.
+pub(crate) fn parse_number(text: &str) -> Option<i64> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }
 

@@ -4,19 +4,22 @@ use std::path::PathBuf;
 use crate::agreement::agreed;
 use crate::error::Error;
 
-/// How a server proves who it is, and we to it. For [`Builder::tls`](crate::Builder::tls); in a URL the same are parameters
-/// of `rediss://`.
+/// The TLS options of a connection, for [`Builder::tls`](crate::Builder::tls).
 ///
-/// When nothing is said, the server's certificate must be signed by a CA that the system trusts, for the host to which the
-/// connection is made. What is wrong with a file is reported when connecting.
+/// In a URL, they are parameters of `rediss://`: see [`Client::connect`](crate::Client::connect).
+///
+/// By default, the certificate of the server must be signed by a CA that the system trusts, for the host of the
+/// connection. Files are read and checked when connecting.
+///
+/// # Examples
 ///
 /// ```
 /// let tls = turnlock::Tls::new().ca_file("/etc/redis/ca.pem").server_name("redis.internal");
-/// let settings = turnlock::Client::builder().tls(tls);
-/// # drop(settings);
+/// let builder = turnlock::Client::builder().tls(tls);
+/// # drop(builder);
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[must_use = "it does nothing until a builder has it"]
+#[must_use = "options do nothing until `Builder::tls` sets them"]
 pub struct Tls {
     pub(crate) ca: Option<Pem>,
     pub(crate) certificate: Option<Pem>,
@@ -26,54 +29,57 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// With the CAs of the system, and no certificate of our own.
+    /// Returns the default options: the CAs of the system, and no client certificate.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A file with the certificates (PEM) of the CAs to trust, and only these.
+    /// Trusts the CAs in this file (PEM), and only these.
     pub fn ca_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.ca = Some(Pem::File(path.into()));
         self
     }
 
-    /// The same as bytes.
+    /// Trusts the CAs in these bytes (PEM), and only these.
     pub fn ca_pem(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.ca = Some(Pem::Bytes(pem.into()));
         self
     }
 
-    /// Files with the certificate chain and the private key (PEM; PKCS#8, PKCS#1 or SEC1, not encrypted) by which the server
-    /// knows us.
+    /// Sets the client certificate: files with its chain and its private key (PEM).
+    ///
+    /// The key is PKCS#8, PKCS#1 or SEC1, and not encrypted.
     pub fn client_certificate_files(mut self, chain: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
         self.certificate = Some(Pem::File(chain.into()));
         self.key = Some(Pem::File(key.into()));
         self
     }
 
-    /// The same as bytes.
+    /// Sets the client certificate by bytes: [`client_certificate_files`](Tls::client_certificate_files).
     pub fn client_certificate_pem(mut self, chain: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
         self.certificate = Some(Pem::Bytes(chain.into()));
         self.key = Some(Pem::Bytes(key.into()));
         self
     }
 
-    /// The name that must stand in the server's certificate, where that is not the host to which the connection is made. In a
-    /// cluster, whose servers tell each other's IP addresses, this is the way to have one name for all.
+    /// Sets the name that the server's certificate must have. The host of the connection by default.
+    ///
+    /// The nodes of a cluster report each other by IP address: this sets one name for all of them.
     pub fn server_name(mut self, name: impl Into<String>) -> Self {
         self.server_name = Some(name.into());
         self
     }
 
-    /// Accepts any server, whatever its certificate says. Whoever can get between us and the server can then read and change
-    /// everything, the password too.
+    /// Accepts any server, whatever its certificate.
+    ///
+    /// **Risk.** An attacker between the client and the server can read and change everything, including the password.
     pub fn danger_accept_any_server(mut self) -> Self {
         self.verify = Some(false);
         self
     }
 
-    /// The first setting that was said; `tls` where none was.
-    pub(crate) fn first_said(&self) -> &'static str {
+    /// Returns the name of the first option that is set, or `tls`.
+    pub(crate) fn first_set(&self) -> &'static str {
         [
             (self.ca.is_some(), "ca_file"),
             (self.certificate.is_some(), "cert_file"),
@@ -82,43 +88,43 @@ impl Tls {
             (self.verify.is_some(), "verify"),
         ]
         .into_iter()
-        .find_map(|(said, name)| said.then_some(name))
+        .find_map(|(is_set, name)| is_set.then_some(name))
         .unwrap_or("tls")
     }
 
-    /// What both say together.
-    pub(crate) fn and(self, other: Self) -> Result<Self, Error> {
+    /// Combines the options of the builder and of the URL. Fails if they contradict each other.
+    pub(crate) fn merge(self, url: Self) -> Result<Self, Error> {
         Ok(Self {
-            ca: agreed("ca_file", self.ca, other.ca)?,
-            certificate: agreed("cert_file", self.certificate, other.certificate)?,
-            key: agreed("key_file", self.key, other.key)?,
-            server_name: agreed("server_name", self.server_name, other.server_name)?,
-            verify: agreed("verify", self.verify, other.verify)?,
+            ca: agreed("ca_file", self.ca, url.ca)?,
+            certificate: agreed("cert_file", self.certificate, url.certificate)?,
+            key: agreed("key_file", self.key, url.key)?,
+            server_name: agreed("server_name", self.server_name, url.server_name)?,
+            verify: agreed("verify", self.verify, url.verify)?,
         })
     }
 
-    /// Whether it makes sense by itself; what is in the files is seen later.
+    /// Checks that the options fit each other. The content of the files is checked later.
     pub(crate) fn check(&self) -> Result<(), Error> {
         if self.server_name.as_deref() == Some("") {
-            return Err(Error::bad_setting("server_name", "is empty; leave it out to take the host"));
+            return Err(Error::bad_setting("server_name", "empty; leave it out to use the host"));
         }
         if self.verify == Some(false) && self.ca.is_some() {
-            let reason = "any server is accepted, so that the CA has no use; leave out one of `verify=no` and `ca_file`";
+            let reason = "contradicts `ca_file`: no certificate is checked; leave out one of them";
             return Err(Error::bad_setting("verify", reason));
         }
         match (&self.certificate, &self.key) {
             (Some(_), None) => {
-                Err(Error::bad_setting("cert_file", "a certificate needs its key: set `key_file`"))
+                Err(Error::bad_setting("cert_file", "a certificate needs its key; set `key_file`"))
             }
             (None, Some(_)) => {
-                Err(Error::bad_setting("key_file", "a key needs its certificate: set `cert_file`"))
+                Err(Error::bad_setting("key_file", "a key needs its certificate; set `cert_file`"))
             }
             _ => Ok(()),
         }
     }
 }
 
-/// Certificates or a key, and where they are.
+/// Certificates or a private key, in a file or as bytes.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Pem {
     File(PathBuf),
@@ -129,7 +135,7 @@ impl fmt::Debug for Pem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(path) => write!(f, "{}", path.display()),
-            // A private key may be in it.
+            // Can contain a private key.
             Self::Bytes(_) => f.write_str("(PEM)"),
         }
     }

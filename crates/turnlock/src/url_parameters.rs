@@ -1,4 +1,4 @@
-//! What stands behind the `?` in the URL of a store.
+//! The parameters of a store URL, after the `?`.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -6,11 +6,10 @@ use std::time::Duration;
 use crate::backend::redis::ClusterMessages;
 use crate::connect_settings::ConnectSettings;
 use crate::error::Error;
-use crate::store_url::{decoded, number};
+use crate::store_url::{parse_number, percent_decode};
 use crate::tls::{Pem, Tls};
 
-/// All there are.
-const KNOWN: [&str; 18] = [
+const PARAMETERS: [&str; 18] = [
     "db",
     "user",
     "password_file",
@@ -31,27 +30,31 @@ const KNOWN: [&str; 18] = [
     "any_file_system",
 ];
 
-/// Adds what the parameters say. Values are not shown in errors: one may be a password in the wrong place.
-pub(crate) fn read(query: &str, settings: &mut ConnectSettings) -> Result<(), Error> {
+/// Adds the parameters to the settings.
+///
+/// Errors show no values: a value can be a password in the wrong place.
+pub(crate) fn apply(query: &str, settings: &mut ConnectSettings) -> Result<(), Error> {
     let mut seen = HashSet::new();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let Some((name, value)) = pair.split_once('=') else {
             return Err(Error::bad_setting("url", "a parameter has no value; write NAME=VALUE"));
         };
-        let Some(name) = KNOWN.into_iter().find(|known| *known == name) else { return Err(unknown(name)) };
+        let Some(name) = PARAMETERS.into_iter().find(|known| *known == name) else {
+            return Err(unknown_parameter(name));
+        };
         if !seen.insert(name) {
-            return Err(twice(name));
+            return Err(duplicate(name));
         }
-        take(name, &decoded(name, value)?, settings)?;
+        set(name, &percent_decode(name, value)?, settings)?;
     }
     Ok(())
 }
 
-fn take(name: &'static str, value: &str, settings: &mut ConnectSettings) -> Result<(), Error> {
+fn set(name: &'static str, value: &str, settings: &mut ConnectSettings) -> Result<(), Error> {
     let text = || Some(value.to_owned());
     match name {
         "db" => settings.database = Some(count(name, value)?),
-        "user" if settings.credentials.user.is_some() => return Err(twice(name)),
+        "user" if settings.credentials.user.is_some() => return Err(duplicate(name)),
         "user" => settings.credentials.user = text(),
         "password_file" => settings.credentials.password_file = Some(value.into()),
         "password_env" => settings.credentials.password_env = text(),
@@ -59,17 +62,17 @@ fn take(name: &'static str, value: &str, settings: &mut ConnectSettings) -> Resu
         "connect_timeout" => settings.connect_timeout = Some(duration(name, value)?),
         "response_timeout" => settings.response_timeout = Some(duration(name, value)?),
         "replicas" => settings.replicas = Some(count(name, value)?),
-        "messages" => settings.messages = Some(messages(name, value)?),
+        "messages" => settings.messages = Some(cluster_messages(name, value)?),
         "any_file_system" => settings.any_file_system = Some(yes_or_no(name, value)?),
         "sentinel_user" => settings.sentinel_credentials.user = text(),
         "sentinel_password_file" => settings.sentinel_credentials.password_file = Some(value.into()),
         "sentinel_password_env" => settings.sentinel_credentials.password_env = text(),
-        _ => take_for_tls(name, value, settings.tls.get_or_insert_default())?,
+        _ => set_tls(name, value, settings.tls.get_or_insert_default())?,
     }
     Ok(())
 }
 
-fn take_for_tls(name: &'static str, value: &str, tls: &mut Tls) -> Result<(), Error> {
+fn set_tls(name: &'static str, value: &str, tls: &mut Tls) -> Result<(), Error> {
     let file = || Some(Pem::File(value.into()));
     match name {
         "ca_file" => tls.ca = file(),
@@ -77,7 +80,7 @@ fn take_for_tls(name: &'static str, value: &str, tls: &mut Tls) -> Result<(), Er
         "key_file" => tls.key = file(),
         "server_name" => tls.server_name = Some(value.to_owned()),
         "verify" => tls.verify = Some(yes_or_no(name, value)?),
-        _ => return Err(unknown(name)),
+        _ => return Err(unknown_parameter(name)),
     }
     Ok(())
 }
@@ -86,13 +89,13 @@ fn yes_or_no(setting: &'static str, value: &str) -> Result<bool, Error> {
     match value {
         "yes" => Ok(true),
         "no" => Ok(false),
-        _ => Err(Error::bad_setting(setting, "is yes or no")),
+        _ => Err(Error::bad_setting(setting, "must be yes or no")),
     }
 }
 
 fn count<T: TryFrom<i64>>(setting: &'static str, value: &str) -> Result<T, Error> {
-    let count = number(value).and_then(|count| T::try_from(count).ok());
-    count.ok_or_else(|| Error::bad_setting(setting, "is not a number, or too large a one"))
+    let count = parse_number(value).and_then(|count| T::try_from(count).ok());
+    count.ok_or_else(|| Error::bad_setting(setting, "not a number, or too large"))
 }
 
 fn duration(setting: &'static str, value: &str) -> Result<Duration, Error> {
@@ -105,32 +108,32 @@ fn duration(setting: &'static str, value: &str) -> Result<Duration, Error> {
         "m" => amount.and_then(|minutes| minutes.checked_mul(60)).map(Duration::from_secs),
         _ => None,
     };
-    time.ok_or_else(|| Error::bad_setting(setting, "is written with its unit, as 500ms, 5s or 2m"))
+    time.ok_or_else(|| Error::bad_setting(setting, "must be a duration with its unit, as 500ms, 5s or 2m"))
 }
 
-fn messages(setting: &'static str, value: &str) -> Result<ClusterMessages, Error> {
+fn cluster_messages(setting: &'static str, value: &str) -> Result<ClusterMessages, Error> {
     match value {
         "auto" => Ok(ClusterMessages::Auto),
         "sharded" => Ok(ClusterMessages::Sharded),
         "plain" => Ok(ClusterMessages::Plain),
-        _ => Err(Error::bad_setting(setting, "is auto, sharded or plain")),
+        _ => Err(Error::bad_setting(setting, "must be auto, sharded or plain")),
     }
 }
 
-fn twice(name: &'static str) -> Error {
-    Error::bad_setting(name, "stands twice in the URL")
+fn duplicate(name: &'static str) -> Error {
+    Error::bad_setting(name, "set twice in the URL; leave one of them out")
 }
 
-fn unknown(name: &str) -> Error {
-    let known = KNOWN.join(", ");
+fn unknown_parameter(name: &str) -> Error {
+    let known = PARAMETERS.join(", ");
     let hint = match name {
         "pass" | "password" | "pwd" => {
-            "; a password stands before the host (redis://user:PASSWORD@host) or comes by password_file or password_env"
+            "; write a password before the host (redis://user:PASSWORD@host), or use password_file or password_env"
         }
         _ => "",
     };
-    // What does not look like a name was perhaps not meant to be one.
+    // Other text can be a part of a password.
     let looks_like_a_name = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
     let name = if looks_like_a_name { format!(" `{name}`") } else { String::new() };
-    Error::bad_setting("url", format!("unknown parameter{name}{hint}; known are {known}"))
+    Error::bad_setting("url", format!("unknown parameter{name}{hint}; the known ones are {known}"))
 }

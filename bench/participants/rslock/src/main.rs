@@ -6,5 +6,5 @@ use std::process::ExitCode;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    contract::perform::<rs_lock::RsLock>().await
+    contract::run::<rs_lock::RsLock>().await
 }

@@ -1,14 +1,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::{Order, Participant, Refusal};
+use contract::{Participant, Refusal, Settings};
 use rslock::{LockGuard, LockManager};
 use tokio::sync::Semaphore;
 
-/// How many requests are under way at once while many locks are taken.
-const AT_ONCE: usize = 64;
+/// The number of concurrent requests while many locks are acquired.
+const CONCURRENCY: usize = 64;
 
-/// A manager with its usual settings; its `acquire` tries for ever by itself.
+/// A manager with its default settings; its `acquire` retries without a limit.
 #[derive(Clone)]
 pub(crate) struct RsLock {
     manager: LockManager,
@@ -16,41 +16,41 @@ pub(crate) struct RsLock {
 }
 
 impl Participant for RsLock {
-    // Giving back is a script.
+    // A release is a script.
     const DIRECT: &'static [&'static str] = &["set"];
 
     type Lock = String;
     type Held = LockGuard;
 
-    async fn connect(order: &Order) -> Result<Self, Refusal> {
-        if !order.is_of_usual_kind() {
-            return Err(Refusal::Cannot(format!("rslock has no lock of kind {}", order.kind)));
+    async fn connect(settings: &Settings) -> Result<Self, Refusal> {
+        if !settings.is_default_kind() {
+            return Err(Refusal::Unsupported(format!("rslock has no lock of kind {}", settings.kind)));
         }
-        Ok(Self { manager: LockManager::new(vec![order.url()]), lease: order.lease() })
+        Ok(Self { manager: LockManager::new(vec![settings.url()]), lease: settings.lease() })
     }
 
     fn lock(&self, name: &str) -> String {
         name.to_owned()
     }
 
-    async fn take(&self, lock: &String) -> Result<LockGuard, String> {
+    async fn acquire(&self, lock: &String) -> Result<LockGuard, String> {
         self.manager.acquire(lock.as_str(), self.lease).await.map_err(|error| error.to_string())
     }
 
-    async fn give_back(&self, _: &String, held: LockGuard) -> Result<(), String> {
+    async fn release(&self, _: &String, held: LockGuard) -> Result<(), String> {
         held.release().await;
         Ok(())
     }
 
-    /// By `using`, the only way that renews: a task for each lock, shortly before its end.
-    async fn keep(&self, names: Vec<String>) -> Result<(), String> {
-        let under_way = Arc::new(Semaphore::new(AT_ONCE));
+    /// With `using`, the only call that renews: a task for each lock, shortly before its end.
+    async fn hold_all(&self, names: Vec<String>) -> Result<(), String> {
+        let in_flight = Arc::new(Semaphore::new(CONCURRENCY));
         for name in names {
-            let turn = Arc::clone(&under_way).acquire_owned().await.map_err(|error| error.to_string())?;
+            let permit = Arc::clone(&in_flight).acquire_owned().await.map_err(|error| error.to_string())?;
             let (manager, lease) = (self.manager.clone(), self.lease);
             tokio::spawn(async move {
                 let held = manager.using(name.as_bytes(), lease, async move || {
-                    drop(turn);
+                    drop(permit);
                     std::future::pending::<()>().await;
                 });
                 if let Err(error) = held.await {
@@ -58,7 +58,7 @@ impl Participant for RsLock {
                 }
             });
         }
-        let all = u32::try_from(AT_ONCE).expect("a small number");
-        under_way.acquire_many(all).await.map(drop).map_err(|error| error.to_string())
+        let all = u32::try_from(CONCURRENCY).expect("a small number");
+        in_flight.acquire_many(all).await.map(drop).map_err(|error| error.to_string())
     }
 }

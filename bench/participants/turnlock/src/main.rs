@@ -1,10 +1,10 @@
 //! turnlock as a participant of the benchmark.
 
-mod ours;
+mod turnlock_client;
 
 use std::process::ExitCode;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    contract::perform::<ours::Ours>().await
+    contract::run::<turnlock_client::TurnlockClient>().await
 }

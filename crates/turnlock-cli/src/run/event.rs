@@ -1,25 +1,26 @@
 use serde::Serialize;
 use turnlock::LostReason;
 
-/// What happens in a run, as `--json` tells it on standard error: one object a line, each with `event`, `name` and `time`
-/// (milliseconds since 1970), and with
+/// An event of a run, as `--json` prints it on standard error.
 ///
-/// | `event` | when | and |
+/// One object per line, each with `event`, `name` and `time` (milliseconds since 1970), and with these fields:
+///
+/// | `event` | when | fields |
 /// |---|---|---|
-/// | `waiting` | the lock was not free at once | |
+/// | `waiting` | the lock was not granted at once | |
 /// | `acquired` | the lock is held | `owner`, `token` (number or null), `waited_ms` |
 /// | `started` | the command runs | `pid` |
-/// | `signal` | a signal has come | `signal` (`"TERM"`), `forwarded`: whether it was sent on to the command |
-/// | `losing` | the lock is about to end, and the command got TERM | `cause`, `reason`, `left_ms` until KILL |
-/// | `lost` | the lock is not held any more | `cause`, `reason`, `left_ms` until KILL if the command got TERM now, or null |
+/// | `signal` | a signal was received | `signal` (`"TERM"`), `forwarded`: whether it was forwarded to the command |
+/// | `losing` | the lock is about to end, and the command was sent TERM | `cause`, `reason`, `left_ms` until KILL |
+/// | `lost` | the lock is no longer held | `cause`, `reason`, `left_ms` until KILL if the command was sent TERM now, or null |
 /// | `killed` | the command was sent KILL | |
-/// | `exited` | the command has ended | `code`, or null and `signal`, or null |
-/// | `released` | the store has confirmed that the lock is free | |
-/// | `kept` | the lock stays held without this program | `for_ms` |
-/// | `gave_up` | the lock was not free in time | `waited_ms` |
-/// | `warning`, `error` | something is not as it should be; after an error the program ends | `text` |
+/// | `exited` | the command has exited | `code` or null, `signal` or null |
+/// | `released` | the store has confirmed the release | |
+/// | `kept` | the lock stays held after this program exits (`--at-least`) | `for_ms` |
+/// | `gave_up` | the lock was not acquired in time | `waited_ms` |
+/// | `warning`, `error` | a problem; after an error the program ends | `text` |
 ///
-/// What the command itself writes on standard error stands between these lines. Further events and fields may be added.
+/// The lines of the command on standard error come between these. Further events and fields may be added.
 #[derive(Debug, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub(crate) enum Event<'a> {
@@ -38,12 +39,12 @@ pub(crate) enum Event<'a> {
     },
     Losing {
         #[serde(flatten)]
-        why: Why,
+        cause: LossCause,
         left_ms: u128,
     },
     Lost {
         #[serde(flatten)]
-        why: Why,
+        cause: LossCause,
         left_ms: Option<u128>,
     },
     Killed,
@@ -52,7 +53,8 @@ pub(crate) enum Event<'a> {
         signal: Option<String>,
     },
     Released,
-    Kept {
+    #[serde(rename = "kept")]
+    UnlockDelayed {
         for_ms: u128,
     },
     GaveUp {
@@ -66,56 +68,57 @@ pub(crate) enum Event<'a> {
     },
 }
 
-/// Why the lock is lost, or is about to be.
+/// Why the lock is lost, or about to be lost.
 #[derive(Debug, Serialize)]
-pub(crate) struct Why {
-    /// One of a few words, for programs.
-    cause: &'static str,
-    /// The same as a sentence.
+pub(crate) struct LossCause {
+    /// Identifier of the cause, for programs.
+    #[serde(rename = "cause")]
+    id: &'static str,
+    /// The cause as text.
     reason: String,
 }
 
-impl Why {
-    /// Of a lock that is lost.
+impl LossCause {
+    /// The cause of a loss.
     pub(crate) fn lost(reason: LostReason) -> Self {
-        let cause = match reason {
+        let id = match reason {
             LostReason::Expired => "lease_ended",
             LostReason::NotRenewed { .. } => "not_renewed",
             LostReason::Taken => "taken",
             LostReason::GoneAfterReconnect => "gone_after_reconnect",
             _ => "other",
         };
-        Self { cause, reason: reason.to_string() }
+        Self { id, reason: reason.to_string() }
     }
 
-    /// Of a lock that is going to end in this way.
+    /// The cause of a loss that is about to happen.
     pub(crate) fn losing(reason: LostReason) -> Self {
-        let why = Self::lost(reason);
+        let cause = Self::lost(reason);
         match reason {
-            LostReason::Expired => Self { reason: "its lease ends".to_owned(), ..why },
-            _ => why,
+            LostReason::Expired => Self { reason: "its lease ends".to_owned(), ..cause },
+            _ => cause,
         }
     }
 }
 
 impl Event<'_> {
-    /// What people are told of it, if it concerns them: they see the command come and go by themselves.
-    pub(crate) fn words(&self) -> Option<String> {
+    /// The text to print without `--json`, for events that are printed.
+    pub(crate) fn message(&self) -> Option<String> {
         match self {
-            Self::Losing { why, left_ms } => {
-                Some(format!("the lock is about to be lost: {}; {}", why.reason, told_to_end(*left_ms)))
+            Self::Losing { cause, left_ms } => {
+                Some(format!("the lock is about to be lost: {}; {}", cause.reason, term_sent(*left_ms)))
             }
-            Self::Lost { why, left_ms: None } => Some(format!("the lock is lost: {}", why.reason)),
-            Self::Lost { why, left_ms: Some(left_ms) } => {
-                Some(format!("the lock is lost: {}; {}", why.reason, told_to_end(*left_ms)))
+            Self::Lost { cause, left_ms: None } => Some(format!("the lock is lost: {}", cause.reason)),
+            Self::Lost { cause, left_ms: Some(left_ms) } => {
+                Some(format!("the lock is lost: {}; {}", cause.reason, term_sent(*left_ms)))
             }
-            Self::Killed => Some("the command was killed".to_owned()),
+            Self::Killed => Some("sent KILL to the command".to_owned()),
             Self::Warning { text } | Self::Error { text } => Some((*text).to_owned()),
             _ => None,
         }
     }
 }
 
-fn told_to_end(left_ms: u128) -> String {
-    format!("the command was told to end, and is killed in {left_ms} ms")
+fn term_sent(left_ms: u128) -> String {
+    format!("sent TERM to the command, KILL follows in {left_ms} ms")
 }

@@ -1,20 +1,20 @@
-//! `turnlock run`: a command under a lock.
+//! `turnlock run`: runs a command under a lock.
 
 mod countdown;
 mod event;
-#[cfg_attr(not(target_os = "linux"), path = "no_family.rs")]
-mod family;
-mod grant;
-mod one_run;
+mod exec_helper;
+mod held_lock;
+mod lock_target;
+mod locked_run;
+#[cfg_attr(not(target_os = "linux"), path = "no_process_tree.rs")]
+mod process_tree;
+mod reporter;
 mod run_lease;
 mod running_command;
-mod scribe;
 mod signals;
-mod starter;
+mod stderr_writer;
 mod supervisor;
-mod voice;
 mod waiting_line;
-mod wanted;
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -25,51 +25,53 @@ use clap::error::ErrorKind;
 use crate::arguments::{Arguments, StoreArguments};
 use crate::run_arguments::RunArguments;
 use crate::{exit_code, store};
-use one_run::OneRun;
+pub(crate) use exec_helper::exec_if_helper;
+use locked_run::LockedRun;
+use reporter::Reporter;
 use run_lease::RunLease;
-pub(crate) use starter::take_over;
-use voice::Voice;
 
-/// The longest time for which a lock can be kept: ten years.
-const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
+/// The longest `--at-least`: ten years.
+const MAX_AT_LEAST: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
-/// Runs a command under a lock. The exit code says how that went.
-pub(crate) async fn run(place: &StoreArguments, arguments: RunArguments) -> anyhow::Result<ExitCode> {
-    let name = match checked_name(place, &arguments) {
+/// Runs a command under a lock and returns the exit code.
+pub(crate) async fn run(store: &StoreArguments, arguments: RunArguments) -> anyhow::Result<ExitCode> {
+    let name = match check(store, &arguments) {
         Ok(name) => name,
-        Err(error) => return Ok(exit_code::of_usage(&error)),
+        Err(error) => return Ok(exit_code::report_usage(&error)),
     };
-    let voice = Voice::new(name, &arguments)?;
-    let run = OneRun { name, arguments: &arguments, voice: &voice, began: Instant::now() };
-    let code = run.perform(place).await.unwrap_or_else(|error| {
-        voice.fail(&error);
+    let reporter = Reporter::new(name, &arguments)?;
+    let run = LockedRun { name, arguments: &arguments, reporter: &reporter, started: Instant::now() };
+    let code = run.perform(store).await.unwrap_or_else(|error| {
+        reporter.report_error(&error);
         exit_code::code_of(&error)
     });
-    voice.finish().await;
+    reporter.finish().await;
     Ok(ExitCode::from(code))
 }
 
-/// The name of the lock, if it can be one, and there can be one.
-fn checked_name<'a>(place: &StoreArguments, arguments: &'a RunArguments) -> Result<&'a str, clap::Error> {
-    let wrong = |text: &str| {
+/// Checks the arguments that clap cannot check, and returns the name of the lock.
+fn check<'a>(store: &StoreArguments, arguments: &'a RunArguments) -> Result<&'a str, clap::Error> {
+    let usage_error = |text: &str| {
         let mut program = Arguments::command();
         program.build();
-        let run = program.find_subcommand_mut("run").expect("it was asked for");
+        let run = program.find_subcommand_mut("run").expect("run is a subcommand");
         run.error(ErrorKind::ValueValidation, text)
     };
-    if store::is_memory(place) {
-        return Err(wrong(
-            "a lock in memory:// would end with this program and exclude nobody: use file:PATH for the processes of \
-             this machine, or redis:// for those of many",
+    if store::is_memory(store) {
+        return Err(usage_error(
+            "a lock in memory:// excludes no other process: use file:PATH for the processes of one machine, or redis:// \
+             for many machines",
         ));
     }
-    if arguments.at_least.is_some_and(|time| time > LONGEST) {
-        return Err(wrong("--at-least is more than ten years, for which no lock can be held"));
+    if arguments.at_least.is_some_and(|time| time > MAX_AT_LEAST) {
+        return Err(usage_error("--at-least is too long: give at most ten years"));
     }
     if let Err(text) = RunLease::of(arguments).check(arguments) {
-        return Err(wrong(&text));
+        return Err(usage_error(&text));
     }
     arguments.name.to_str().ok_or_else(|| {
-        wrong("the name of the lock is not UTF-8: use another one, for example a digest of it (sha256sum)")
+        usage_error(
+            "the name of the lock is not UTF-8: use another name, for example a digest of it (sha256sum)",
+        )
     })
 }

@@ -5,7 +5,7 @@ use turnlock::LostReason;
 
 use crate::run_arguments::{OnLost, RunArguments};
 
-/// How long the lock of a run lasts without a renewal, and whether it is renewed.
+/// The lease of the lock of a run, fixed or renewed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RunLease {
     Fixed(Duration),
@@ -17,15 +17,16 @@ impl RunLease {
         arguments.lease.map_or(Self::Renewed(arguments.watchdog), Self::Fixed)
     }
 
-    pub(crate) fn time(self) -> Duration {
+    pub(crate) fn duration(self) -> Duration {
         match self {
-            Self::Fixed(time) | Self::Renewed(time) => time,
+            Self::Fixed(duration) | Self::Renewed(duration) => duration,
         }
     }
 
-    /// An error, for people, when `--kill-after` does not fit in the lease.
+    /// Checks that `--kill-after` fits in the lease, and returns a usage error if not.
     ///
-    /// A renewal is due after a third of the lease. With a third left for the command, one renewal may fail without effect.
+    /// A renewed lease is renewed every third of its length. With at most a third for `--kill-after`, one failed renewal
+    /// does not end the command.
     pub(crate) fn check(self, arguments: &RunArguments) -> Result<(), String> {
         let Some(kill_after) = arguments.kill_after.filter(|_| arguments.on_lost == OnLost::Term) else {
             return Ok(());
@@ -33,12 +34,12 @@ impl RunLease {
         let given = format_duration(kill_after);
         match self {
             Self::Fixed(lease) if kill_after >= lease => Err(format!(
-                "--kill-after {given} does not fit in --lease {}: the command would get TERM as soon as it starts; give \
+                "--kill-after {given} does not fit in --lease {}: the command would get TERM as soon as it starts. Give \
                  less than the lease",
                 format_duration(lease)
             )),
             Self::Renewed(lease) if kill_after > lease / 3 => Err(format!(
-                "--kill-after {given} does not fit in --watchdog {}: the lock is renewed each third of that time, so give at \
+                "--kill-after {given} does not fit in --watchdog {}: the lock is renewed every third of that time. Give at \
                  most a third, or a longer --watchdog",
                 format_duration(lease)
             )),
@@ -46,12 +47,12 @@ impl RunLease {
         }
     }
 
-    /// How a lock that is held until `valid_until`, and is not confirmed any more, is lost.
-    pub(crate) fn reason_of_end(self, valid_until: Instant) -> LostReason {
+    /// The reason of the loss of a lock that ends at `valid_until` without another confirmation.
+    pub(crate) fn lost_reason(self, valid_until: Instant) -> LostReason {
         match self {
             Self::Fixed(_) => LostReason::Expired,
             Self::Renewed(lease) => {
-                // What a client takes off the lease: see `valid_until` of the guard.
+                // The safety margin that `Guard::valid_until` subtracts from the lease.
                 let margin = lease / 100 + Duration::from_millis(2);
                 let now = Instant::now();
                 let past = now.saturating_duration_since(valid_until);

@@ -5,38 +5,38 @@ use std::time::{Duration, SystemTime};
 use turnlock::{ClientId, Identity, Inspection};
 use unicode_width::UnicodeWidthChar;
 
-use super::scribe::Scribe;
-use crate::visible::visible;
+use super::stderr_writer::StderrWriter;
+use crate::escape::escape;
 
-/// The width of a terminal that does not tell.
-const USUAL_WIDTH: usize = 80;
+/// Width to assume if the terminal does not report one.
+const DEFAULT_WIDTH: usize = 80;
 
-/// A line on the terminal that says what is waited for. It is gone when this is dropped.
+/// The line on the terminal during the wait. It is erased on drop.
 pub(crate) struct WaitingLine<'a> {
-    scribe: &'a Scribe,
+    stderr_writer: &'a StderrWriter,
 }
 
-/// What there is to say about a lock that somebody else holds.
+/// The state of the lock that the waiting line shows.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Scene {
+pub(crate) struct WaitStatus {
     pub(crate) name: String,
-    pub(crate) holders: Vec<Person>,
+    pub(crate) holders: Vec<HolderInfo>,
     pub(crate) ttl: Option<Duration>,
-    /// Our place in the queue and the length of it, where there is one.
-    pub(crate) place: Option<(usize, usize)>,
+    /// Our position in the fair queue, from 1, and the length of the queue.
+    pub(crate) queue_position: Option<(usize, usize)>,
     pub(crate) waited: Duration,
 }
 
-/// Who holds it.
+/// A holder of the lock.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Person {
+pub(crate) struct HolderInfo {
     owner: String,
-    /// Label, host and number of the process.
+    /// Label, host and pid.
     identity: Option<(String, String, u32)>,
     held_for: Option<Duration>,
 }
 
-impl Scene {
+impl WaitStatus {
     pub(crate) fn new(
         found: &Inspection,
         identities: Vec<Option<Identity>>,
@@ -44,81 +44,82 @@ impl Scene {
         waited: Duration,
     ) -> Self {
         let identities = identities.into_iter().chain(std::iter::repeat(None));
-        let person = |(holder, identity): (&turnlock::Holder, Option<Identity>)| Person {
+        let info = |(holder, identity): (&turnlock::Holder, Option<Identity>)| HolderInfo {
             owner: holder.owner.to_string(),
             identity: identity.map(|identity| (identity.label, identity.host, identity.pid)),
             held_for: holder.since.and_then(|since| SystemTime::now().duration_since(since).ok()),
         };
-        let place = found.queue.iter().position(|waiter| waiter.is_of(us));
+        let position = found.queue.iter().position(|waiter| waiter.belongs_to(us));
         Self {
             name: found.name.clone(),
-            holders: found.holders.iter().zip(identities).map(person).collect(),
+            holders: found.holders.iter().zip(identities).map(info).collect(),
             ttl: found.ttl,
-            place: place.map(|place| (place + 1, found.queue.len())),
+            queue_position: position.map(|position| (position + 1, found.queue.len())),
             waited,
         }
     }
 
-    /// All of it in a line. What others wrote is shown so that it cannot do anything to the terminal.
-    pub(crate) fn words(&self) -> String {
-        let mut words = format!("waiting {} for \"{}\"", rough(self.waited), visible(&self.name));
+    /// The text of the line. Text of other clients is escaped.
+    pub(crate) fn text(&self) -> String {
+        let mut text = format!("waiting {} for \"{}\"", in_seconds(self.waited), escape(&self.name));
         match &self.holders[..] {
-            [] => words.push_str(": free just now"),
+            [] => text.push_str(", not held now"),
             [one] => {
-                let _ = write!(words, ", held by {}", one.words());
+                let _ = write!(text, ", held by {}", one.text());
             }
             [one, others @ ..] => {
-                let _ = write!(words, ", held by {} and {} more", one.words(), others.len());
+                let _ = write!(text, ", held by {} and {} more", one.text(), others.len());
             }
         }
         if let Some(ttl) = self.ttl {
-            let _ = write!(words, ", ends in {} unless renewed", rough(ttl));
+            let _ = write!(text, ", expires in {} unless renewed", in_seconds(ttl));
         }
-        if let Some((place, of)) = self.place {
-            let _ = write!(words, ", we are number {place} of {of}");
+        if let Some((position, length)) = self.queue_position {
+            let _ = write!(text, ", position {position} of {length} in the queue");
         }
-        words
+        text
     }
 }
 
-impl Person {
-    fn words(&self) -> String {
-        let mut words = match &self.identity {
-            Some((label, host, pid)) => format!("{} on {} (pid {pid})", visible(label), visible(host)),
-            None => visible(&self.owner),
+impl HolderInfo {
+    fn text(&self) -> String {
+        let mut text = match &self.identity {
+            Some((label, host, pid)) => format!("{} on {} (pid {pid})", escape(label), escape(host)),
+            None => escape(&self.owner),
         };
         if let Some(time) = self.held_for {
-            let _ = write!(words, " for {}", rough(time));
+            let _ = write!(text, " for {}", in_seconds(time));
         }
-        words
+        text
     }
 }
 
 impl<'a> WaitingLine<'a> {
-    pub(crate) fn new(scribe: &'a Scribe) -> Self {
-        Self { scribe }
+    pub(crate) fn new(stderr_writer: &'a StderrWriter) -> Self {
+        Self { stderr_writer }
     }
 
-    /// Writes the line anew, and no more of it than fits: one that wraps could not be taken back. A terminal that was halted
-    /// (Ctrl-S) is not given one after the other.
+    /// Redraws the line, cut to the width of the terminal: a line that wraps could not be erased.
+    ///
+    /// Draws nothing while an earlier line is not written, such as on a terminal after Ctrl-S.
     pub(crate) fn draw(&self, text: &str) {
-        if !self.scribe.is_idle() {
+        if !self.stderr_writer.is_idle() {
             return;
         }
         let size = terminal_size::terminal_size_of(io::stderr());
-        let width = size.map_or(USUAL_WIDTH, |(width, _)| usize::from(width.0));
-        self.scribe.write(format!("\r\x1b[K{}", fitted(text, width.saturating_sub(1))));
+        let width = size.map_or(DEFAULT_WIDTH, |(width, _)| usize::from(width.0));
+        self.stderr_writer.write(format!("\r\x1b[K{}", fit(text, width.saturating_sub(1))));
     }
 }
 
 impl Drop for WaitingLine<'_> {
     fn drop(&mut self) {
-        self.scribe.write("\r\x1b[K".to_owned());
+        self.stderr_writer.write("\r\x1b[K".to_owned());
     }
 }
 
-/// As much of a text as fits into so many columns.
-fn fitted(text: &str, width: usize) -> String {
+/// Cuts a text to this many columns.
+fn fit(text: &str, width: usize) -> String {
     let columns = |text: &str| text.chars().filter_map(UnicodeWidthChar::width).sum::<usize>();
     if columns(text) <= width {
         return text.to_owned();
@@ -131,8 +132,8 @@ fn fitted(text: &str, width: usize) -> String {
     text.chars().take_while(fits).chain(['…']).collect()
 }
 
-/// A time to the second.
-fn rough(time: Duration) -> impl std::fmt::Display {
+/// Formats a duration in whole seconds.
+fn in_seconds(time: Duration) -> impl std::fmt::Display {
     humantime::format_duration(Duration::from_secs(time.as_secs()))
 }
 
@@ -140,49 +141,50 @@ fn rough(time: Duration) -> impl std::fmt::Display {
 mod tests {
     use super::*;
 
-    fn scene() -> Scene {
-        let backup = Person {
+    fn wait_status() -> WaitStatus {
+        let backup = HolderInfo {
             owner: "1:1".to_owned(),
             identity: Some(("backup".to_owned(), "web-1".to_owned(), 4242)),
             held_for: Some(Duration::from_millis(12_900)),
         };
-        Scene {
+        WaitStatus {
             name: "nightly".to_owned(),
             holders: vec![backup],
             ttl: Some(Duration::from_secs(28)),
-            place: Some((2, 3)),
+            queue_position: Some((2, 3)),
             waited: Duration::from_secs(75),
         }
     }
 
     #[test]
-    fn who_waits_sees_whom_for() {
-        let expected = "waiting 1m 15s for \"nightly\", held by backup on web-1 (pid 4242) for 12s, ends in 28s \
-                        unless renewed, we are number 2 of 3";
-        assert_eq!(scene().words(), expected);
-        let java = Person { owner: "f00:1".to_owned(), ..Person::default() };
-        let scene = Scene { holders: vec![java.clone(), java], ttl: None, place: None, ..scene() };
-        assert_eq!(scene.words(), "waiting 1m 15s for \"nightly\", held by f00:1 and 1 more");
+    fn the_line_shows_holder_expiry_and_queue_position() {
+        let expected = "waiting 1m 15s for \"nightly\", held by backup on web-1 (pid 4242) for 12s, expires in \
+                        28s unless renewed, position 2 of 3 in the queue";
+        assert_eq!(wait_status().text(), expected);
+        let java = HolderInfo { owner: "f00:1".to_owned(), ..HolderInfo::default() };
+        let holders = vec![java.clone(), java];
+        let status = WaitStatus { holders, ttl: None, queue_position: None, ..wait_status() };
+        assert_eq!(status.text(), "waiting 1m 15s for \"nightly\", held by f00:1 and 1 more");
     }
 
     #[test]
-    fn what_others_wrote_does_nothing_to_the_terminal() {
+    fn control_characters_of_other_clients_are_escaped() {
         let hostile = "\x1b[2J\n\r\t\u{202e}\u{7}\u{9b}";
         let identity = Some((hostile.to_owned(), hostile.to_owned(), 1));
-        let person = Person { owner: hostile.to_owned(), identity, held_for: None };
-        let nobody = Person { owner: hostile.to_owned(), ..Person::default() };
-        for holders in [vec![person], vec![nobody]] {
-            let words = Scene { name: hostile.to_owned(), holders, ..scene() }.words();
-            let is_harmless = |character: char| !character.is_control() && character != '\u{202e}';
-            assert!(words.chars().all(is_harmless), "{words:?}");
+        let identified = HolderInfo { owner: hostile.to_owned(), identity, held_for: None };
+        let unidentified = HolderInfo { owner: hostile.to_owned(), ..HolderInfo::default() };
+        for holders in [vec![identified], vec![unidentified]] {
+            let text = WaitStatus { name: hostile.to_owned(), holders, ..wait_status() }.text();
+            let is_printable = |character: char| !character.is_control() && character != '\u{202e}';
+            assert!(text.chars().all(is_printable), "{text:?}");
         }
     }
 
     #[test]
-    fn a_line_fits_the_terminal() {
-        assert_eq!(fitted("short", 5), "short");
-        assert_eq!(fitted("longer", 5), "long…");
-        assert_eq!(fitted("広い広い", 5), "広い…");
-        assert_eq!(fitted("x", 0), "…");
+    fn a_line_is_cut_to_the_terminal_width() {
+        assert_eq!(fit("short", 5), "short");
+        assert_eq!(fit("longer", 5), "long…");
+        assert_eq!(fit("広い広い", 5), "広い…");
+        assert_eq!(fit("x", 0), "…");
     }
 }

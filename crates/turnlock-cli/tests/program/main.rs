@@ -1,41 +1,38 @@
-//! The tests of the program itself, on real stores: every case is a trial by name, so that one that cannot run here says
-//! *ignored* and why. With `CI` set, what cannot run has failed instead.
+//! Tests of `turnlock run` on real stores, and of the program next to Redisson.
+//!
+//! Every case is a named trial. A case whose tools are missing is reported as *ignored* with the reason; with `CI` set, it fails.
 
-#![allow(clippy::unwrap_used, reason = "a test that finds nothing to unwrap has failed")]
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+mod fixture;
 mod program;
 mod redisson;
-mod rig;
 mod run;
 mod store;
 mod terminal;
 
 use std::time::Duration;
 
+use fixture::Fixture;
 use libtest_mimic::{Arguments, Trial};
-use rig::Rig;
 use store::Store;
 
-/// How long one case may take: a hang is a failure, not a wait.
+/// Time limit of one case.
 const LIMIT: Duration = Duration::from_secs(180);
 
-/// How many cases run at a time, unless the command line says so: most of them wait most of the time.
-const CASES_A_CORE: usize = 2;
+/// Default number of concurrent cases per core: most of them wait most of the time.
+const CASES_PER_CORE: usize = 2;
 
-/// What the cases for every store run on.
-const STORES: [Store; 2] = [
-    Store::Redis,
-    // A new store is one line here.
-    Store::File,
-];
+/// The stores that common cases run on.
+const STORES: [Store; 2] = [Store::Redis, Store::File];
 
-/// A case, on whatever store it is given.
-pub(crate) type Case = (&'static str, fn(Rig) -> CaseFuture);
+/// A case: its name and its function.
+pub(crate) type Case = (&'static str, fn(Fixture) -> CaseFuture);
 pub(crate) type CaseFuture = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Names an `async fn(Rig)` as a case.
+/// Makes cases of `async fn(Fixture)`.
 macro_rules! cases {
-    ($($case:ident),* $(,)?) => { &[$((stringify!($case), |rig| Box::pin($case(rig)))),*] };
+    ($($case:ident),* $(,)?) => { &[$((stringify!($case), |fixture| Box::pin($case(fixture)))),*] };
 }
 pub(crate) use cases;
 
@@ -49,20 +46,20 @@ fn main() {
     let mut arguments = Arguments::from_args();
     trials.extend(redisson::trials(&arguments));
     let cores = std::thread::available_parallelism().map_or(2, usize::from);
-    arguments.test_threads.get_or_insert(CASES_A_CORE * cores);
+    arguments.test_threads.get_or_insert(CASES_PER_CORE * cores);
     let conclusion = turnlock_testkit::run(&arguments, trials);
     redisson::close_all();
     Store::close_all();
     conclusion.exit();
 }
 
-/// A case on a store, or why it cannot be.
+/// The trial of a case on a store; `missing` is why it cannot run.
 fn trial(store: Store, area: &str, (name, case): Case, missing: Option<String>) -> Trial {
     let title = format!("{}::{area}::{name}", store.name());
-    trial_of(&title, missing, move || async move { case(Rig::new(store).await).await })
+    trial_of(&title, missing, move || async move { case(Fixture::new(store).await).await })
 }
 
-/// A case by its title, or why it cannot be.
+/// The trial of a case by its title; `missing` is why it cannot run.
 pub(crate) fn trial_of<F>(
     title: &str,
     missing: Option<String>,

@@ -1,4 +1,4 @@
-//! A program that runs, and what it says.
+//! A running program and its output.
 
 use std::process::{Output, Stdio};
 use std::time::Duration;
@@ -8,10 +8,10 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use turnlock_testkit::within;
 
-/// How long a program may take for what it is asked, unless the case says otherwise.
+/// Time limit of each step.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Killed when dropped. Its command goes with it.
+/// A running program. It is killed on drop, and its command with it.
 pub(crate) struct Program {
     child: Child,
     pub(crate) pid: Pid,
@@ -22,22 +22,22 @@ pub(crate) struct Program {
 impl Program {
     pub(crate) fn start(mut command: Command) -> Self {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-        let mut child = command.spawn().expect("the program is there");
+        let mut child = command.spawn().expect("the program starts");
         let pid =
             Pid::from_raw(child.id().expect("running").try_into().expect("a number")).expect("not zero");
         let output = BufReader::new(child.stdout.take().expect("piped"));
         Self { pid, input: child.stdin.take(), output, child }
     }
 
-    /// The next line of its output.
+    /// The next line of standard output.
     pub(crate) async fn line(&mut self) -> String {
         let mut line = String::new();
         within(LIMIT, "a line of output", self.output.read_line(&mut line)).await.expect("text");
         if line.is_empty() {
-            let mut words = String::new();
-            let errors = self.child.stderr.as_mut().expect("piped");
-            let _ = errors.read_to_string(&mut words).await;
-            panic!("the program has ended ({:?}): {words}", self.child.wait().await);
+            let mut text = String::new();
+            let stderr = self.child.stderr.as_mut().expect("piped");
+            let _ = stderr.read_to_string(&mut text).await;
+            panic!("the program has exited ({:?}): {text}", self.child.wait().await);
         }
         line.trim_end().to_owned()
     }
@@ -46,27 +46,27 @@ impl Program {
         assert_eq!(self.line().await, line);
     }
 
-    /// The next line of its output, which is a number.
+    /// The next line of standard output, as a number.
     pub(crate) async fn number(&mut self) -> i32 {
         self.line().await.parse().expect("a number")
     }
 
-    /// The next line of what it says of itself, which is an event.
+    /// The next line of standard error, as an event.
     pub(crate) async fn event(&mut self) -> serde_json::Value {
         let mut line = Vec::new();
-        let errors = self.child.stderr.as_mut().expect("piped");
-        // Byte by byte, so that what follows the line is left for the next one.
+        let stderr = self.child.stderr.as_mut().expect("piped");
+        // Byte by byte, so that nothing after the line is consumed.
         let read = async {
             while line.last() != Some(&b'\n') {
-                line.push(errors.read_u8().await.expect("an event"));
+                line.push(stderr.read_u8().await.expect("an event"));
             }
         };
         within(LIMIT, "an event", read).await;
         serde_json::from_slice(&line)
-            .unwrap_or_else(|_| panic!("no event: {}", String::from_utf8_lossy(&line)))
+            .unwrap_or_else(|_| panic!("not an event: {}", String::from_utf8_lossy(&line)))
     }
 
-    /// Waits for an event of this kind.
+    /// Waits for an event of this name.
     pub(crate) async fn event_named(&mut self, name: &str) -> serde_json::Value {
         loop {
             let event = self.event().await;
@@ -78,35 +78,35 @@ impl Program {
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
-        kill_process(self.pid, signal).expect("it runs");
+        kill_process(self.pid, signal).expect("a running process");
     }
 
     pub(crate) async fn write(&mut self, text: &str) {
         self.input.as_mut().expect("open").write_all(text.as_bytes()).await.expect("read");
     }
 
-    /// Its input ends.
+    /// Closes standard input.
     pub(crate) fn close(&mut self) {
         self.input.take();
     }
 
-    /// Nobody listens any more to what it says.
-    pub(crate) fn stop_listening(&mut self) {
+    /// Closes the reading end of standard error.
+    pub(crate) fn close_stderr(&mut self) {
         self.child.stderr.take();
     }
 
-    /// Its exit code, while nobody reads what it says.
-    pub(crate) async fn code_unread(mut self) -> i32 {
-        let status = within(LIMIT, "the end of the program", self.child.wait()).await.expect("an end");
+    /// Waits for the exit code without reading standard error.
+    pub(crate) async fn code_without_reading_stderr(mut self) -> i32 {
+        let status = within(LIMIT, "the program exits", self.child.wait()).await.expect("an exit status");
         status.code().expect("not ended by a signal")
     }
 
-    /// Its exit code.
+    /// Waits for the exit code.
     pub(crate) async fn code(self) -> i32 {
         self.finish().await.0
     }
 
-    /// Its exit code, and what it said of itself.
+    /// Waits for the exit code and standard error.
     pub(crate) async fn finish(self) -> (i32, String) {
         let output = self.output().await;
         (
@@ -115,7 +115,7 @@ impl Program {
         )
     }
 
-    /// All that it says until its end.
+    /// Waits for the end and all output.
     pub(crate) async fn output(mut self) -> Output {
         self.close();
         let mut stdout = Vec::new();
@@ -123,22 +123,23 @@ impl Program {
             let (read, output) =
                 tokio::join!(self.output.read_to_end(&mut stdout), self.child.wait_with_output());
             read.expect("output");
-            output.expect("an end")
+            output.expect("an exit status")
         };
-        let output = within(LIMIT, "the end of the program", ended).await;
+        let output = within(LIMIT, "the program exits", ended).await;
         Output { stdout, ..output }
     }
 }
 
-/// How long after `earlier` an event was.
+/// The time from `earlier` to `event`.
 pub(crate) fn between(earlier: &serde_json::Value, event: &serde_json::Value) -> Duration {
     let time = |event: &serde_json::Value| event["time"].as_u64().expect("a time");
     Duration::from_millis(time(event) - time(earlier))
 }
 
-/// Whether a process can still execute code: it runs, and was neither stopped nor killed. A machine that is busy may take a
-/// while to end a process that was killed, and lets it execute nothing before that.
-pub(crate) fn can_act(pid: i32) -> bool {
+/// Returns `true` if the process can still execute code: it is running, and neither stopped nor killed.
+///
+/// On a busy machine, a killed process may exist for a while, but it executes no more code.
+pub(crate) fn can_execute(pid: i32) -> bool {
     const KILL_OR_STOP: u64 = 1 << (9 - 1) | 1 << (19 - 1);
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("").trim();
@@ -146,8 +147,8 @@ pub(crate) fn can_act(pid: i32) -> bool {
     field("State:").starts_with(['R', 'S', 'D']) && !is_pending("SigPnd:") && !is_pending("ShdPnd:")
 }
 
-/// Whether a process runs; one that has ended and that nobody has waited for does not.
-pub(crate) fn runs(pid: i32) -> bool {
+/// Returns `true` if the process is running. A zombie is not.
+pub(crate) fn is_running(pid: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z') && !rest.starts_with('X'))
 }

@@ -4,12 +4,12 @@ use std::sync::{Arc, OnceLock};
 
 use turnlock_testkit::{RedisServer, Shared};
 
-/// A store, as the names of cases begin with it.
+/// A store. The titles of cases begin with its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Store {
-    /// A server for all cases.
+    /// One server for all cases.
     Redis,
-    /// A file for each case.
+    /// One file per case.
     File,
 }
 
@@ -23,8 +23,9 @@ impl Store {
         }
     }
 
+    /// Why the store is not available on this machine, if it is not.
     pub(crate) fn missing(self) -> Option<String> {
-        // Asked of a program, and once is enough for all cases.
+        // The check runs a program, so its result is cached.
         static MISSING: OnceLock<Option<String>> = OnceLock::new();
         match self {
             Self::Redis => MISSING.get_or_init(RedisServer::missing).clone(),
@@ -32,7 +33,7 @@ impl Store {
         }
     }
 
-    /// The server that all cases share, where there is one.
+    /// The server that all cases share, for Redis.
     pub(crate) async fn server(self) -> Option<Arc<RedisServer>> {
         match self {
             Self::Redis => Some(SERVER.get(RedisServer::start).await),
@@ -40,7 +41,7 @@ impl Store {
         }
     }
 
-    /// Ends what was started for several cases.
+    /// Stops the shared server.
     pub(crate) fn close_all() {
         SERVER.close();
     }

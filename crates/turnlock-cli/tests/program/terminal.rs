@@ -1,4 +1,4 @@
-//! A program on a terminal.
+//! The program on a terminal.
 
 use std::ffi::OsStr;
 use std::process::{Command, Stdio};
@@ -8,20 +8,20 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStdin, ChildStdout};
 use turnlock_testkit::within;
 
-use crate::rig::Rig;
+use crate::fixture::Fixture;
 
-/// How long a program may take for what it is asked.
+/// Time limit of each step.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The program on a terminal of its own, which `script` makes.
+/// The program on a terminal that `script` provides.
 pub(crate) struct Terminal {
     child: Child,
-    keys: ChildStdin,
-    screen: ChildStdout,
-    seen: String,
+    input: ChildStdin,
+    output: ChildStdout,
+    text: String,
 }
 
-/// Why there is no terminal on this machine.
+/// Why a terminal is not available on this machine, if it is not.
 pub(crate) fn missing() -> Option<String> {
     match Command::new("script").arg("--version").output() {
         Ok(output) if output.status.success() => None,
@@ -30,9 +30,9 @@ pub(crate) fn missing() -> Option<String> {
 }
 
 impl Terminal {
-    /// `turnlock run WORDS…` on a terminal.
-    pub(crate) fn start(rig: &Rig, words: &[&str]) -> Self {
-        let program = rig.command(words);
+    /// Starts `turnlock run ARGUMENTS…` on a terminal.
+    pub(crate) fn start(fixture: &Fixture, arguments: &[&str]) -> Self {
+        let program = fixture.command(arguments);
         let program = program.as_std();
         let line: Vec<String> =
             [program.get_program()].into_iter().chain(program.get_args()).map(quoted).collect();
@@ -45,34 +45,34 @@ impl Terminal {
             &format!("stty rows 50 cols 200; exec {}", line.join(" ")),
             "/dev/null",
         ]);
-        command.env("TURNLOCK_STORE", &rig.url).env("SHELL", "/bin/sh");
+        command.env("TURNLOCK_STORE", &fixture.url).env("SHELL", "/bin/sh");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
         let mut child = command.spawn().expect("a terminal");
-        let (keys, screen) = (child.stdin.take().expect("piped"), child.stdout.take().expect("piped"));
-        Self { child, keys, screen, seen: String::new() }
+        let (input, output) = (child.stdin.take().expect("piped"), child.stdout.take().expect("piped"));
+        Self { child, input, output, text: String::new() }
     }
 
     pub(crate) async fn press(&mut self, keys: &str) {
-        self.keys.write_all(keys.as_bytes()).await.expect("a terminal");
+        self.input.write_all(keys.as_bytes()).await.expect("a terminal");
     }
 
-    /// Waits until this was written, and gives back all that was.
+    /// Waits until the output contains this text, and returns all output so far.
     pub(crate) async fn shows(&mut self, text: &str) -> &str {
         let what = format!("{text:?} on the terminal");
         let read = async {
             let mut part = [0; 1024];
-            while !self.seen.contains(text) {
-                let length = self.screen.read(&mut part).await.expect("a terminal");
-                assert_ne!(length, 0, "no {text:?} in {:?}", self.seen);
-                self.seen.push_str(&String::from_utf8_lossy(&part[..length]));
+            while !self.text.contains(text) {
+                let length = self.output.read(&mut part).await.expect("a terminal");
+                assert_ne!(length, 0, "no {text:?} in {:?}", self.text);
+                self.text.push_str(&String::from_utf8_lossy(&part[..length]));
             }
         };
         within(LIMIT, &what, read).await;
-        &self.seen
+        &self.text
     }
 
     pub(crate) async fn code(mut self) -> i32 {
-        let status = within(LIMIT, "the end of the program", self.child.wait()).await.expect("an end");
+        let status = within(LIMIT, "the program exits", self.child.wait()).await.expect("an exit status");
         status.code().expect("not ended by a signal")
     }
 }

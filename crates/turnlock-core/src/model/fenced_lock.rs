@@ -1,20 +1,22 @@
 use super::{Acquired, LockState, Now, Snapshot};
 use crate::{Lease, OwnerId};
 
-/// The state of one reentrant lock and of the token beside it, which outlives every hold.
+/// The state of a reentrant lock and of its fencing token, which outlives every hold.
 ///
-/// A grant of a fenced lock carries a token that is higher than the last one, than the store's clock in microseconds and
-/// than the highest that the client has seen. So it rises although the store lost its data, or the lock's name is new.
+/// The token of a grant is higher than the last token, than the store's wall clock in microseconds, and than
+/// the highest token that the client has seen. So it rises even if the store loses its data, or the name is
+/// new.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FencedLockState {
-    /// The lock itself, which plain and spin locks of the name use without a token.
+    /// The lock itself. Reentrant and spin locks of the same name use it without a token.
     pub lock: LockState,
     token: u64,
 }
 
 impl FencedLockState {
-    /// As [`LockState::acquire`], with a token for every grant; `highest` is the highest that the client has seen.
+    /// As [`LockState::acquire`], with a token for every grant. `highest` is the highest that the client has
+    /// seen.
     pub fn acquire(
         &mut self,
         now: Now,
@@ -32,13 +34,13 @@ impl FencedLockState {
         }
     }
 
-    /// What the lock looks like, token included if there ever was one.
+    /// Returns the state as seen from outside, with the last token if there is one.
     pub fn snapshot(&mut self, now: Now) -> Snapshot {
         let token = (self.token > 0).then_some(self.token);
         Snapshot { token, ..self.lock.snapshot(now.moment) }
     }
 
-    /// Whether nothing is left to remember. A token is remembered for good.
+    /// Returns `true` if nothing is left to remember. A token is remembered for ever.
     pub fn is_free(&mut self, now: Now) -> bool {
         self.token == 0 && self.lock.is_free(now.moment)
     }
@@ -62,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_above_the_last_one_the_clock_and_what_the_client_saw() {
+    fn a_token_is_above_the_last_one_the_clock_and_the_highest_seen() {
         let mut state = FencedLockState::default();
         assert_eq!(token(&mut state, 1_000, 0), 1_000);
         assert_eq!(token(&mut state, 900, 0), 1_001);
@@ -71,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_refused_uses_up_no_token() {
+    fn a_refused_acquire_uses_no_token() {
         let mut state = FencedLockState::default();
         let [one, two] = ["a:1", "b:1"].map(OwnerId::from_wire);
         state.acquire(now(10), &one, 1, Lease::WATCHDOG, 0);

@@ -1,14 +1,17 @@
 use super::{
-    Acquired, Claim, Deed, FairLockState, FencedLockState, LatchState, Now, Parties, PermitSemaphoreState,
-    Place, PlainLockState, ReadWriteLockState, Released, Renewed, SemaphoreState, Snapshot, Wake, Wish,
+    AcquireOptions, Acquired, Claim, CounterOp, FairLockState, FencedLockState, LatchState, Notification,
+    Now, Owners, PermitSemaphoreState, PlainLockState, QueuePosition, ReadWriteLockState, Released, Renewed,
+    SemaphoreState, Snapshot,
 };
 use crate::{Kind, Lease, OwnerId};
 
-/// What stands at one key of an embedded store: the state of one thing of the family.
+/// The state of a primitive of any kind: what an embedded store keeps under one key.
+///
+/// Each step is that of the state inside. A step on a state of another kind fails with [`WrongKind`].
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Item {
-    /// A lock, a spin lock or a fenced lock: they share a key.
+    /// A lock, a spin lock or a fenced lock, which share a key.
     Lock(FencedLockState),
     /// A fair lock.
     Fair(FairLockState),
@@ -24,15 +27,14 @@ pub enum Item {
     Latch(LatchState),
 }
 
-/// The key is used for a thing of another kind, which this names.
+/// The key is in use for this kind of primitive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OfAnotherKind(pub &'static str);
+pub struct WrongKind(pub Kind);
 
-/// An answer, or why there can be none.
-type Outcome<T> = Result<T, OfAnotherKind>;
+type Outcome<T> = Result<T, WrongKind>;
 
 impl Item {
-    /// One that nobody has used yet.
+    /// Creates the initial state of a kind.
     pub fn new(kind: Kind) -> Self {
         match kind {
             Kind::Lock | Kind::Spin | Kind::Fenced => Self::Lock(FencedLockState::default()),
@@ -45,50 +47,54 @@ impl Item {
         }
     }
 
-    /// Takes it, or raises the count of a hold to the target.
-    pub fn acquire(&mut self, now: Now, claim: &Claim<'_>, wish: &Wish) -> Outcome<(Acquired, Wake)> {
+    /// Acquires it, or raises the count of a hold to the target.
+    pub fn acquire(
+        &mut self,
+        now: Now,
+        claim: &Claim<'_>,
+        options: &AcquireOptions,
+    ) -> Outcome<(Acquired, Notification)> {
         let Claim { owner, target, .. } = *claim;
-        let quiet = |answer| Ok((answer, Wake::Nobody));
+        let without_notification = |reply| Ok((reply, Notification::None));
         match (claim.name.kind(), self) {
             (Kind::Lock | Kind::Spin, Self::Lock(state)) => {
-                quiet(state.lock.acquire(now.moment, owner, target, wish.lease))
+                without_notification(state.lock.acquire(now.moment, owner, target, options.lease))
             }
             (Kind::Fenced, Self::Lock(state)) => {
-                quiet(state.acquire(now, owner, target, wish.lease, wish.highest_token))
+                without_notification(state.acquire(now, owner, target, options.lease, options.highest_token))
             }
-            (Kind::Plain, Self::Plain(state)) => quiet(state.acquire(now.moment, owner, target, wish.lease)),
-            (Kind::Fair, Self::Fair(state)) => Ok(state.acquire(now, claim, wish)),
-            (Kind::Read | Kind::Write, Self::ReadWrite(state)) => Ok(state.acquire(now, claim, wish)),
-            (Kind::Semaphore, Self::Semaphore(state)) => Ok(state.acquire(now, claim, wish)),
-            (Kind::Permits, Self::Permits(state)) => Ok(state.acquire(now, claim, wish)),
-            (_, other) => Err(other.found()),
+            (Kind::Plain, Self::Plain(state)) => {
+                without_notification(state.acquire(now.moment, owner, target, options.lease))
+            }
+            (Kind::Fair, Self::Fair(state)) => Ok(state.acquire(now, claim, options)),
+            (Kind::Read | Kind::Write, Self::ReadWrite(state)) => Ok(state.acquire(now, claim, options)),
+            (Kind::Semaphore, Self::Semaphore(state)) => Ok(state.acquire(now, claim, options)),
+            (Kind::Permits, Self::Permits(state)) => Ok(state.acquire(now, claim, options)),
+            (_, other) => Err(other.wrong_kind()),
         }
     }
 
     /// Lowers the count of a hold to the target; zero ends it.
-    pub fn release(&mut self, now: Now, claim: &Claim<'_>) -> Outcome<(Released, Wake)> {
+    pub fn release(&mut self, now: Now, claim: &Claim<'_>) -> Outcome<(Released, Notification)> {
         let Claim { owner, target, .. } = *claim;
-        let told = |answer| {
-            let wake = if answer == Released::Freed { Wake::Listeners } else { Wake::Nobody };
-            Ok((answer, wake))
-        };
+        let published = |reply| Ok((reply, Notification::subscribers_if(reply == Released::Freed)));
         match (claim.name.kind(), self) {
             (Kind::Lock | Kind::Fenced, Self::Lock(state)) => {
-                told(state.lock.release(now.moment, owner, target))
+                published(state.lock.release(now.moment, owner, target))
             }
             (Kind::Spin, Self::Lock(state)) => {
-                Ok((state.lock.release(now.moment, owner, target), Wake::Nobody))
+                Ok((state.lock.release(now.moment, owner, target), Notification::None))
             }
-            (Kind::Plain, Self::Plain(state)) => Ok((state.release(now.moment, owner), Wake::Nobody)),
+            (Kind::Plain, Self::Plain(state)) => Ok((state.release(now.moment, owner), Notification::None)),
             (Kind::Fair, Self::Fair(state)) => Ok(state.release(now, claim)),
             (Kind::Read | Kind::Write, Self::ReadWrite(state)) => Ok(state.release(now, claim)),
             (Kind::Semaphore, Self::Semaphore(state)) => Ok(state.release(now, claim)),
             (Kind::Permits, Self::Permits(state)) => Ok(state.release(now, claim)),
-            (_, other) => Err(other.found()),
+            (_, other) => Err(other.wrong_kind()),
         }
     }
 
-    /// Extends the lease of a hold, or only looks whether it stands.
+    /// Extends the lease of a hold. With `lease` of `None`, only checks that it is held.
     pub fn renew(&mut self, now: Now, claim: &Claim<'_>, lease: Option<Lease>) -> Outcome<Renewed> {
         match (claim.name.kind(), self) {
             (Kind::Lock | Kind::Spin | Kind::Fenced, Self::Lock(state)) => {
@@ -98,73 +104,89 @@ impl Item {
             (Kind::Fair, Self::Fair(state)) => Ok(state.renew(now, claim.owner, lease)),
             (Kind::Read | Kind::Write, Self::ReadWrite(state)) => Ok(state.renew(now, claim, lease)),
             (Kind::Permits, Self::Permits(state)) => Ok(state.renew(now, claim, lease)),
-            (_, other) => Err(other.found()),
+            (_, other) => Err(other.wrong_kind()),
         }
     }
 
-    /// Sets the lease of a hold to just this, which may be less than is left.
-    pub fn keep(&mut self, now: Now, claim: &Claim<'_>, lease: Lease) -> Outcome<(Renewed, Wake)> {
+    /// Sets the lease of a hold to exactly `lease`, which may shorten it.
+    pub fn unlock_after(
+        &mut self,
+        now: Now,
+        claim: &Claim<'_>,
+        lease: Lease,
+    ) -> Outcome<(Renewed, Notification)> {
         let owner = claim.owner;
         match (claim.name.kind(), self) {
-            (Kind::Lock | Kind::Fenced, Self::Lock(state)) => Ok(state.lock.keep(now.moment, owner, lease)),
-            (Kind::Spin, Self::Lock(state)) => {
-                Ok((state.lock.keep(now.moment, owner, lease).0, Wake::Nobody))
+            (Kind::Lock | Kind::Fenced, Self::Lock(state)) => {
+                Ok(state.lock.unlock_after(now.moment, owner, lease))
             }
-            (Kind::Plain, Self::Plain(state)) => Ok((state.keep(now.moment, owner, lease), Wake::Nobody)),
-            (Kind::Fair, Self::Fair(state)) => Ok(state.keep(now, owner, lease)),
-            (Kind::Read | Kind::Write, Self::ReadWrite(state)) => Ok(state.keep(now, claim, lease)),
-            (Kind::Permits, Self::Permits(state)) => Ok(state.keep(now, claim, lease)),
-            (_, other) => Err(other.found()),
+            (Kind::Spin, Self::Lock(state)) => {
+                Ok((state.lock.unlock_after(now.moment, owner, lease).0, Notification::None))
+            }
+            (Kind::Plain, Self::Plain(state)) => {
+                Ok((state.unlock_after(now.moment, owner, lease), Notification::None))
+            }
+            (Kind::Fair, Self::Fair(state)) => Ok(state.unlock_after(now, owner, lease)),
+            (Kind::Read | Kind::Write, Self::ReadWrite(state)) => Ok(state.unlock_after(now, claim, lease)),
+            (Kind::Permits, Self::Permits(state)) => Ok(state.unlock_after(now, claim, lease)),
+            (_, other) => Err(other.wrong_kind()),
         }
     }
 
-    /// Frees it, whoever holds it. Whether it was held.
-    pub fn force_unlock(&mut self, now: Now, kind: Kind) -> Outcome<(bool, Wake)> {
-        let told = |was_held| Ok((was_held, if was_held { Wake::Listeners } else { Wake::Nobody }));
+    /// Ends the hold of any owner. Returns `true` if it was held.
+    pub fn force_unlock(&mut self, now: Now, kind: Kind) -> Outcome<(bool, Notification)> {
+        let published = |was_held| Ok((was_held, Notification::subscribers_if(was_held)));
         match (kind, self) {
-            (Kind::Lock | Kind::Fenced, Self::Lock(state)) => told(state.lock.force_unlock(now.moment)),
-            (Kind::Spin, Self::Lock(state)) => Ok((state.lock.force_unlock(now.moment), Wake::Nobody)),
-            (Kind::Plain, Self::Plain(state)) => Ok((state.force_unlock(now.moment), Wake::Nobody)),
+            (Kind::Lock | Kind::Fenced, Self::Lock(state)) => published(state.lock.force_unlock(now.moment)),
+            (Kind::Spin, Self::Lock(state)) => Ok((state.lock.force_unlock(now.moment), Notification::None)),
+            (Kind::Plain, Self::Plain(state)) => Ok((state.force_unlock(now.moment), Notification::None)),
             (Kind::Fair, Self::Fair(state)) => Ok(state.force_unlock(now)),
             (Kind::Read | Kind::Write, Self::ReadWrite(state)) => Ok(state.force_unlock(now, kind)),
-            (_, other) => Err(other.found()),
+            (_, other) => Err(other.wrong_kind()),
         }
     }
 
-    /// A step on a number without owners.
-    pub fn perform(&mut self, now: Now, kind: Kind, deed: Deed, request: &OwnerId) -> Outcome<(i64, Wake)> {
+    /// Performs an operation on a counter, once for each `request`.
+    pub fn perform(
+        &mut self,
+        now: Now,
+        kind: Kind,
+        op: CounterOp,
+        request: &OwnerId,
+    ) -> Outcome<(i64, Notification)> {
         match (kind, self) {
-            (Kind::Semaphore, Self::Semaphore(state)) => Ok(state.perform(now, deed, request)),
-            (Kind::Permits, Self::Permits(state)) => Ok(state.perform(now, deed, request)),
-            (Kind::Latch, Self::Latch(state)) => Ok(state.perform(now, deed, request)),
-            (_, other) => Err(other.found()),
+            (Kind::Semaphore, Self::Semaphore(state)) => Ok(state.perform(now, op, request)),
+            (Kind::Permits, Self::Permits(state)) => Ok(state.perform(now, op, request)),
+            (Kind::Latch, Self::Latch(state)) => Ok(state.perform(now, op, request)),
+            (_, other) => Err(other.wrong_kind()),
         }
     }
 
-    /// Forgets a request on a number without owners, of which no copy is under way.
+    /// Forgets a request on a counter. No copy of it may be under way.
     pub fn forget(&mut self, kind: Kind, request: &OwnerId) -> Outcome<()> {
         match (kind, self) {
             (Kind::Semaphore, Self::Semaphore(state)) => state.forget(request),
             (Kind::Permits, Self::Permits(state)) => state.forget(request),
             (Kind::Latch, Self::Latch(state)) => state.forget(request),
-            (_, other) => return Err(other.found()),
+            (_, other) => return Err(other.wrong_kind()),
         }
         Ok(())
     }
 
-    /// Says that a waiter of a fair lock is alive, and asks where it stands.
-    pub fn attend(&mut self, now: Now, waiter: &OwnerId) -> Outcome<(Place, Wake)> {
+    /// Records a heartbeat of a waiter of a fair lock, and returns its position.
+    pub fn heartbeat(&mut self, now: Now, waiter: &OwnerId) -> Outcome<(QueuePosition, Notification)> {
         match self {
-            Self::Fair(state) => Ok(state.attend(now, waiter)),
-            other => Err(other.found()),
+            Self::Fair(state) => Ok(state.heartbeat(now, waiter)),
+            other => Err(other.wrong_kind()),
         }
     }
 
-    /// What it looks like.
+    /// Returns the state as seen from outside.
     pub fn snapshot(&mut self, now: Now, kind: Kind) -> Outcome<Snapshot> {
         match (kind, self) {
             (Kind::Fenced, Self::Lock(state)) => Ok(state.snapshot(now)),
-            // The token is another key, which others need no right to.
+            // On Redis the token has a key of its own, which clients of the other kinds need no permission
+            // for.
             (Kind::Lock | Kind::Spin, Self::Lock(state)) => {
                 Ok(Snapshot { token: None, ..state.snapshot(now) })
             }
@@ -174,48 +196,49 @@ impl Item {
             (Kind::Semaphore, Self::Semaphore(state)) => Ok(state.snapshot(now)),
             (Kind::Permits, Self::Permits(state)) => Ok(state.snapshot(now)),
             (Kind::Latch, Self::Latch(state)) => Ok(state.snapshot(now)),
-            (_, other) => Err(other.found()),
+            (_, other) => Err(other.wrong_kind()),
         }
     }
 
-    /// Who has something of it.
-    pub fn parties(&self) -> Parties {
-        let alone = |owner: Option<&OwnerId>| Parties {
-            holding: owner.into_iter().cloned().collect(),
-            waiting: Vec::new(),
+    /// Returns the owners that the state mentions.
+    pub fn owners(&self) -> Owners {
+        let single = |owner: Option<&OwnerId>| Owners {
+            holders: owner.into_iter().cloned().collect(),
+            waiters: Vec::new(),
         };
         match self {
-            Self::Lock(state) => alone(state.lock.owner()),
-            Self::Plain(state) => alone(state.owner()),
-            Self::Fair(state) => state.parties(),
-            Self::ReadWrite(state) => state.parties(),
-            Self::Semaphore(state) => state.parties(),
-            Self::Permits(state) => state.parties(),
-            Self::Latch(_) => Parties::default(),
+            Self::Lock(state) => single(state.lock.owner()),
+            Self::Plain(state) => single(state.owner()),
+            Self::Fair(state) => state.owners(),
+            Self::ReadWrite(state) => state.owners(),
+            Self::Semaphore(state) => state.owners(),
+            Self::Permits(state) => state.owners(),
+            Self::Latch(_) => Owners::default(),
         }
     }
 
-    /// Ends at once, whatever their leases, what those have who are gone for good.
-    pub fn void(&mut self, now: Now, is_gone: impl Fn(&OwnerId) -> bool) -> Wake {
+    /// Removes the holds and queue entries of owners that no longer exist, whatever their leases.
+    pub fn remove_owners(&mut self, now: Now, is_gone: impl Fn(&OwnerId) -> bool) -> Notification {
         match self {
-            Self::Lock(state) => Wake::if_so(state.lock.void(is_gone)),
-            // Nobody listens there.
+            Self::Lock(state) => Notification::subscribers_if(state.lock.remove_owners(is_gone)),
+            // Plain locks publish no releases.
             Self::Plain(state) => {
-                state.void(is_gone);
-                Wake::Nobody
+                state.remove_owners(is_gone);
+                Notification::None
             }
-            Self::Fair(state) => state.void(now, is_gone),
-            Self::ReadWrite(state) => state.void(now, is_gone),
-            Self::Semaphore(state) => state.void(now, is_gone),
-            Self::Permits(state) => state.void(is_gone),
-            Self::Latch(_) => Wake::Nobody,
+            Self::Fair(state) => state.remove_owners(now, is_gone),
+            Self::ReadWrite(state) => state.remove_owners(now, is_gone),
+            Self::Semaphore(state) => state.remove_owners(now, is_gone),
+            Self::Permits(state) => state.remove_owners(is_gone),
+            Self::Latch(_) => Notification::None,
         }
     }
 
-    /// Ends what everybody has, and forgets every request: the clock that all moments were read from has begun anew.
+    /// Removes all owners and requests, after a restart of the clock.
+    ///
     /// Numbers and tokens stay.
-    pub fn begin_anew(&mut self, now: Now) {
-        self.void(now, |_| true);
+    pub fn reset_after_reboot(&mut self, now: Now) {
+        self.remove_owners(now, |_| true);
         match self {
             Self::Semaphore(state) => state.forget_all(),
             Self::Permits(state) => state.forget_all(),
@@ -224,8 +247,10 @@ impl Item {
         }
     }
 
-    /// What it is, to one who has only its key: of a read-write lock the side that is held, and of locks that share a key the
-    /// one that explains what is there.
+    /// Returns the kind that the state shows, for callers that know only the key.
+    ///
+    /// Of a read-write lock that is the side that is held; of the kinds that share a key, [`Kind::Fenced`] if
+    /// there is a token, else [`Kind::Lock`].
     pub fn kind(&mut self, now: Now) -> Kind {
         match self {
             Self::Lock(state) => match state.snapshot(now).token {
@@ -234,7 +259,7 @@ impl Item {
             },
             Self::Fair(_) => Kind::Fair,
             Self::ReadWrite(state) => {
-                if state.is_written(now) {
+                if state.has_writer(now) {
                     Kind::Write
                 } else {
                     Kind::Read
@@ -247,18 +272,18 @@ impl Item {
         }
     }
 
-    /// What it is, if somebody holds it.
+    /// Returns the kind, if it has a holder.
     pub fn held_kind(&mut self, now: Now) -> Option<Kind> {
         let kind = self.kind(now);
-        self.snapshot(now, kind).ok().filter(|seen| !seen.holders.is_empty()).map(|_| kind)
+        self.snapshot(now, kind).ok().filter(|snapshot| !snapshot.holders.is_empty()).map(|_| kind)
     }
 
-    /// What it is, if something is left to remember of it.
+    /// Returns the kind, unless the state is [free](Self::is_free).
     pub fn remembered_kind(&mut self, now: Now) -> Option<Kind> {
         (!self.is_free(now)).then(|| self.kind(now))
     }
 
-    /// Whether nothing is left to remember.
+    /// Returns `true` if nothing is left to remember, so that the state can be deleted.
     pub fn is_free(&mut self, now: Now) -> bool {
         match self {
             Self::Lock(state) => state.is_free(now),
@@ -271,15 +296,15 @@ impl Item {
         }
     }
 
-    fn found(&self) -> OfAnotherKind {
-        OfAnotherKind(match self {
-            Self::Lock(_) => "a lock",
-            Self::Fair(_) => "a fair lock",
-            Self::ReadWrite(_) => "a read-write lock",
-            Self::Plain(_) => "a plain lock",
-            Self::Semaphore(_) => "a semaphore",
-            Self::Permits(_) => "a permit semaphore",
-            Self::Latch(_) => "a latch",
+    fn wrong_kind(&self) -> WrongKind {
+        WrongKind(match self {
+            Self::Lock(_) => Kind::Lock,
+            Self::Fair(_) => Kind::Fair,
+            Self::ReadWrite(_) => Kind::Write,
+            Self::Plain(_) => Kind::Plain,
+            Self::Semaphore(_) => Kind::Semaphore,
+            Self::Permits(_) => Kind::Permits,
+            Self::Latch(_) => Kind::Latch,
         })
     }
 }

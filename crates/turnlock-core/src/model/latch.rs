@@ -1,10 +1,10 @@
 use super::requests::Requests;
-use super::{Deed, Now, Snapshot, Wake};
+use super::{CounterOp, Notification, Now, Snapshot};
 use crate::OwnerId;
 
-/// The state of one latch: a count that goes down to zero once, and what was answered to the latest requests.
+/// The state of a latch: a count that goes down to zero once, and the replies to recent requests.
 ///
-/// A latch that has reached zero is gone, and looks like one that was never set.
+/// A latch that reached zero is deleted, and equals one that was never set.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LatchState {
@@ -13,55 +13,55 @@ pub struct LatchState {
 }
 
 impl LatchState {
-    /// A step on the count. A copy of a request gets the first one's answer.
-    pub fn perform(&mut self, now: Now, deed: Deed, request: &OwnerId) -> (i64, Wake) {
-        if let Some(answer) = self.answers.outcome(now.moment, request) {
-            return (answer, Wake::Nobody);
+    /// Performs an operation on the count. A repeated request gets the reply of the first.
+    pub fn perform(&mut self, now: Now, op: CounterOp, request: &OwnerId) -> (i64, Notification) {
+        if let Some(reply) = self.answers.outcome(now.moment, request) {
+            return (reply, Notification::None);
         }
-        let (answer, wake) = match deed {
-            Deed::SetOnce(_) if self.count.is_some() => (0, Wake::Nobody),
-            Deed::SetOnce(count) => {
+        let (reply, notification) = match op {
+            CounterOp::SetOnce(_) if self.count.is_some() => (0, Notification::None),
+            CounterOp::SetOnce(count) => {
                 self.count = Some(i64::try_from(count).unwrap_or(i64::MAX));
-                (1, Wake::Listeners)
+                (1, Notification::Subscribers)
             }
-            Deed::CountDown => self.count_down(),
-            Deed::Delete if self.count.take().is_some() => (1, Wake::Listeners),
-            Deed::Delete => (0, Wake::Nobody),
-            _ => return (0, Wake::Nobody),
+            CounterOp::CountDown => self.count_down(),
+            CounterOp::Delete if self.count.take().is_some() => (1, Notification::Subscribers),
+            CounterOp::Delete => (0, Notification::None),
+            _ => return (0, Notification::None),
         };
-        self.answers.remember(now.moment, request, answer);
-        (answer, wake)
+        self.answers.remember(now.moment, request, reply);
+        (reply, notification)
     }
 
-    /// Those who wait are told when the count comes to zero, and not when there was nothing to count.
-    fn count_down(&mut self) -> (i64, Wake) {
-        let Some(count) = self.count else { return (0, Wake::Nobody) };
+    /// Notifies the waiters when the count reaches zero, but not if there was no count.
+    fn count_down(&mut self) -> (i64, Notification) {
+        let Some(count) = self.count else { return (0, Notification::None) };
         let left = count.saturating_sub(1);
         self.count = (left > 0).then_some(left);
-        (left.max(0), if left == 0 { Wake::Listeners } else { Wake::Nobody })
+        (left.max(0), Notification::subscribers_if(left == 0))
     }
 
-    /// What the latch looks like.
+    /// Returns the state as seen from outside.
     pub fn snapshot(&mut self, _: Now) -> Snapshot {
         Snapshot { number: self.count, ..Snapshot::default() }
     }
 
-    /// Removes the count as an expiry that a user gave it would: nobody is told.
+    /// Removes the count, as an expiry set by a user would, without a notification. For tests.
     pub fn expire(&mut self) {
         self.count = None;
     }
 
-    /// Forgets a request, as time would: no copy of it is under way.
+    /// Forgets a request. No copy of it may be under way.
     pub fn forget(&mut self, request: &OwnerId) {
         self.answers.forget(request);
     }
 
-    /// Forgets every request: of those who sent them, nobody is left.
+    /// Forgets all requests, when no client is left that sent one.
     pub fn forget_all(&mut self) {
         self.answers.clear();
     }
 
-    /// Whether nothing is left to remember.
+    /// Returns `true` if nothing is left to remember, so that the state can be deleted.
     pub fn is_free(&mut self, now: Now) -> bool {
         self.count.is_none() && self.answers.is_empty(now.moment)
     }
@@ -75,33 +75,36 @@ mod tests {
     const NOW: Now = Now { moment: Moment::from_micros(0), wall: 0 };
 
     #[test]
-    fn a_latch_opens_once_when_as_many_as_were_set_have_counted() {
+    fn a_latch_opens_once_after_as_many_count_downs_as_were_set() {
         let mut state = LatchState::default();
         let [set, one, two, three] = ["set", "1", "2", "3"].map(OwnerId::from_wire);
-        assert_eq!(state.perform(NOW, Deed::SetOnce(2), &set), (1, Wake::Listeners));
+        assert_eq!(state.perform(NOW, CounterOp::SetOnce(2), &set), (1, Notification::Subscribers));
         for _ in 0..2 {
-            assert_eq!(state.perform(NOW, Deed::CountDown, &one), (1, Wake::Nobody));
+            assert_eq!(state.perform(NOW, CounterOp::CountDown, &one), (1, Notification::None));
         }
-        assert_eq!(state.perform(NOW, Deed::CountDown, &two), (0, Wake::Listeners));
+        assert_eq!(state.perform(NOW, CounterOp::CountDown, &two), (0, Notification::Subscribers));
         assert_eq!(state.snapshot(NOW).number, None);
-        // One who comes when there is nothing to count must not count on the next latch of the name.
-        assert_eq!(state.perform(NOW, Deed::CountDown, &three), (0, Wake::Nobody));
-        assert_eq!(state.perform(NOW, Deed::SetOnce(1), &OwnerId::from_wire("again")), (1, Wake::Listeners));
-        assert_eq!(state.perform(NOW, Deed::CountDown, &three), (0, Wake::Nobody));
+        // A count-down without a count must not count on the next latch of the name.
+        assert_eq!(state.perform(NOW, CounterOp::CountDown, &three), (0, Notification::None));
+        assert_eq!(
+            state.perform(NOW, CounterOp::SetOnce(1), &OwnerId::from_wire("again")),
+            (1, Notification::Subscribers)
+        );
+        assert_eq!(state.perform(NOW, CounterOp::CountDown, &three), (0, Notification::None));
         assert_eq!(state.snapshot(NOW).number, Some(1));
     }
 
     #[test]
-    fn who_removes_a_latch_tells_those_who_wait() {
+    fn deleting_a_latch_notifies_the_waiters() {
         let mut state = LatchState::default();
         let [one, two, three, four, five] = ["1", "2", "3", "4", "5"].map(OwnerId::from_wire);
-        assert_eq!(state.perform(NOW, Deed::Delete, &one), (0, Wake::Nobody));
-        state.perform(NOW, Deed::SetOnce(2), &two);
-        assert_eq!(state.perform(NOW, Deed::SetOnce(9), &three), (0, Wake::Nobody));
-        assert_eq!(state.perform(NOW, Deed::Delete, &four), (1, Wake::Listeners));
-        // A copy of the removal does not remove what was set since.
-        state.perform(NOW, Deed::SetOnce(2), &five);
-        assert_eq!(state.perform(NOW, Deed::Delete, &four), (1, Wake::Nobody));
+        assert_eq!(state.perform(NOW, CounterOp::Delete, &one), (0, Notification::None));
+        state.perform(NOW, CounterOp::SetOnce(2), &two);
+        assert_eq!(state.perform(NOW, CounterOp::SetOnce(9), &three), (0, Notification::None));
+        assert_eq!(state.perform(NOW, CounterOp::Delete, &four), (1, Notification::Subscribers));
+        // A repeated delete does not delete what was set since.
+        state.perform(NOW, CounterOp::SetOnce(2), &five);
+        assert_eq!(state.perform(NOW, CounterOp::Delete, &four), (1, Notification::None));
         assert_eq!(state.snapshot(NOW).number, Some(2));
     }
 }

@@ -1,10 +1,10 @@
-use super::{Acquired, HolderPicture, Released, Renewed, Role, Snapshot, Wake};
+use super::{Acquired, HolderSnapshot, Notification, Released, Renewed, Role, Snapshot};
 use crate::{Lease, Moment, OwnerId};
 
-/// The state of one reentrant lock: at most one owner, its hold count, and when it expires.
+/// The state of a reentrant lock: at most one owner, its hold count, and its expiry.
 ///
-/// Every step carries a *target* count instead of "one more" or "one less", so that a step which arrives twice does no
-/// harm: an acquire raises the count to its target, a release lowers it, and neither does anything when that is done.
+/// Steps are idempotent, since each carries a *target* count instead of "one more" or "one less": an acquire
+/// raises the count to its target, a release lowers it, and a repeated step changes nothing.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct LockState {
@@ -20,9 +20,10 @@ struct Hold {
 }
 
 impl LockState {
-    /// Takes the lock, or raises the count of a hold that `owner` has.
+    /// Acquires the lock, or raises the count of the owner's hold.
     ///
-    /// A `target` of one may begin a hold; a higher one deepens what must be there. The lease is never shortened.
+    /// A `target` of one may begin a hold. A higher one is a reentry, and needs a hold of the owner. The
+    /// lease is never shortened.
     pub fn acquire(&mut self, now: Moment, owner: &OwnerId, target: u32, lease: Lease) -> Acquired {
         self.expire_by(now);
         let expires = now + lease.as_duration();
@@ -42,7 +43,7 @@ impl LockState {
         }
     }
 
-    /// Lowers the count of `owner` to `target`; zero ends the hold. Never creates one.
+    /// Lowers the count of `owner` to `target`; zero ends the hold. Never begins a hold.
     pub fn release(&mut self, now: Moment, owner: &OwnerId, target: u32) -> Released {
         self.expire_by(now);
         match &mut self.hold {
@@ -52,13 +53,13 @@ impl LockState {
                     return Released::Freed;
                 }
                 hold.count = hold.count.min(target);
-                Released::Lowered
+                Released::StillHeld
             }
             _ => Released::NotHeld,
         }
     }
 
-    /// Extends the lease of `owner`, or only looks whether it holds (`lease` of `None`). Never shortens.
+    /// Extends the lease of `owner`, never shortens it. With `lease` of `None`, only checks that it is held.
     pub fn renew(&mut self, now: Moment, owner: &OwnerId, lease: Option<Lease>) -> Renewed {
         self.expire_by(now);
         match &mut self.hold {
@@ -71,32 +72,33 @@ impl LockState {
         }
     }
 
-    /// Sets the lease of `owner` to just this, which may be less than is left. Those who wait are told when it is: they count
-    /// on more.
-    pub fn keep(&mut self, now: Moment, owner: &OwnerId, lease: Lease) -> (Renewed, Wake) {
+    /// Sets the lease of `owner` to exactly `lease`.
+    ///
+    /// If that shortens the lease, the waiters are notified, since they sleep until the old end.
+    pub fn unlock_after(&mut self, now: Moment, owner: &OwnerId, lease: Lease) -> (Renewed, Notification) {
         self.expire_by(now);
         match &mut self.hold {
             Some(hold) if hold.owner == *owner => {
                 let before = std::mem::replace(&mut hold.expires, now + lease.as_duration());
-                (Renewed::Renewed, Wake::if_so(hold.expires < before))
+                (Renewed::Renewed, Notification::subscribers_if(hold.expires < before))
             }
-            _ => (Renewed::NotHeld, Wake::Nobody),
+            _ => (Renewed::NotHeld, Notification::None),
         }
     }
 
-    /// Frees the lock, whoever holds it. Whether it was held: then those who wait must be told.
+    /// Ends the hold of any owner. Returns `true` if the lock was held; the waiters must be notified then.
     pub fn force_unlock(&mut self, now: Moment) -> bool {
         self.expire_by(now);
         self.hold.take().is_some()
     }
 
-    /// What the lock looks like.
+    /// Returns the state as seen from outside.
     pub fn snapshot(&mut self, now: Moment) -> Snapshot {
         self.expire_by(now);
         match &self.hold {
             None => Snapshot::default(),
             Some(hold) => Snapshot {
-                holders: vec![HolderPicture {
+                holders: vec![HolderSnapshot {
                     owner: hold.owner.clone(),
                     count: u64::from(hold.count),
                     role: Role::Holder,
@@ -109,22 +111,22 @@ impl LockState {
         }
     }
 
-    /// Ends the hold as its expiry would: nobody is told.
+    /// Ends the hold as its expiry would, without a notification.
     pub fn expire(&mut self) {
         self.hold = None;
     }
 
-    /// Who holds the lock.
+    /// Returns the owner of the hold, expired or not.
     pub fn owner(&self) -> Option<&OwnerId> {
         self.hold.as_ref().map(|hold| &hold.owner)
     }
 
-    /// Ends the hold of one who is gone. Whether there was one.
-    pub fn void(&mut self, is_gone: impl Fn(&OwnerId) -> bool) -> bool {
+    /// Removes the hold of an owner that no longer exists. Returns `true` if there was one.
+    pub fn remove_owners(&mut self, is_gone: impl Fn(&OwnerId) -> bool) -> bool {
         self.hold.take_if(|hold| is_gone(&hold.owner)).is_some()
     }
 
-    /// Whether nothing is left to remember.
+    /// Returns `true` if nothing is left to remember, so that the state can be deleted.
     pub fn is_free(&mut self, now: Moment) -> bool {
         self.expire_by(now);
         self.hold.is_none()
@@ -164,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn one_holds_the_other_is_told_how_long() {
+    fn a_refused_owner_gets_the_rest_of_the_lease() {
         let (a, b) = owners();
         let mut lock = LockState::default();
         assert_eq!(lock.acquire(at(0), &a, 1, lease(100)), Acquired::Granted);
@@ -175,22 +177,42 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_ends_when_its_owner_said() {
+    fn unlock_after_sets_the_end_of_a_hold() {
         let (a, b) = owners();
         let mut lock = LockState::default();
-        assert_eq!(lock.keep(at(0), &a, lease(50)), (Renewed::NotHeld, Wake::Nobody), "begins nothing");
+        assert_eq!(
+            lock.unlock_after(at(0), &a, lease(50)),
+            (Renewed::NotHeld, Notification::None),
+            "begins no hold"
+        );
         lock.acquire(at(0), &a, 1, lease(100));
         lock.acquire(at(0), &a, 2, lease(100));
-        assert_eq!(lock.keep(at(0), &b, lease(50)), (Renewed::NotHeld, Wake::Nobody), "another's");
-        assert_eq!(lock.keep(at(0), &a, lease(50)), (Renewed::Renewed, Wake::Listeners), "shorter");
+        assert_eq!(
+            lock.unlock_after(at(0), &b, lease(50)),
+            (Renewed::NotHeld, Notification::None),
+            "not the owner"
+        );
+        assert_eq!(
+            lock.unlock_after(at(0), &a, lease(50)),
+            (Renewed::Renewed, Notification::Subscribers),
+            "shorter"
+        );
         assert_eq!(lock.acquire(at(20), &b, 1, lease(10)), Acquired::Busy { ttl: Some(ms(30)) });
-        assert_eq!(lock.keep(at(20), &a, lease(200)), (Renewed::Renewed, Wake::Nobody), "longer");
+        assert_eq!(
+            lock.unlock_after(at(20), &a, lease(200)),
+            (Renewed::Renewed, Notification::None),
+            "longer"
+        );
         assert_eq!(holders(&mut lock, 219), [(a.clone(), 2)]);
-        assert_eq!(lock.keep(at(220), &a, lease(10)), (Renewed::NotHeld, Wake::Nobody), "revives nothing");
+        assert_eq!(
+            lock.unlock_after(at(220), &a, lease(10)),
+            (Renewed::NotHeld, Notification::None),
+            "revives no hold"
+        );
     }
 
     #[test]
-    fn a_step_that_arrives_twice_counts_once() {
+    fn a_repeated_step_counts_once() {
         let (a, _) = owners();
         let mut lock = LockState::default();
         for _ in 0..2 {
@@ -199,11 +221,11 @@ mod tests {
         for _ in 0..2 {
             assert_eq!(lock.acquire(at(0), &a, 2, lease(100)), Acquired::Granted);
         }
-        // A late copy of the first step must not lower what the second raised.
+        // A late copy of the first step must not lower the count.
         assert_eq!(lock.acquire(at(0), &a, 1, lease(100)), Acquired::Granted);
         assert_eq!(holders(&mut lock, 0), [(a.clone(), 2)]);
         for _ in 0..2 {
-            assert_eq!(lock.release(at(0), &a, 1), Released::Lowered);
+            assert_eq!(lock.release(at(0), &a, 1), Released::StillHeld);
         }
         assert_eq!(holders(&mut lock, 0), [(a.clone(), 1)]);
         assert_eq!(lock.release(at(0), &a, 0), Released::Freed);
@@ -226,7 +248,7 @@ mod tests {
         let mut lock = LockState::default();
         lock.acquire(at(0), &a, 1, lease(100));
         lock.acquire(at(10), &a, 2, lease(20));
-        assert_eq!(lock.renew(at(10), &a, Some(lease(30))), Renewed::Longer, "and told so");
+        assert_eq!(lock.renew(at(10), &a, Some(lease(30))), Renewed::Longer, "reported to the owner");
         lock.release(at(10), &a, 1);
         assert_eq!(lock.snapshot(at(10)).ttl, Some(ms(90)));
         assert_eq!(lock.renew(at(50), &a, Some(lease(100))), Renewed::Renewed);
@@ -238,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn force_frees_whoever_holds() {
+    fn a_forced_unlock_ends_the_hold_of_any_owner() {
         let (a, _) = owners();
         let mut lock = LockState::default();
         assert!(!lock.force_unlock(at(0)));

@@ -1,7 +1,24 @@
-//! Executable models: what each step does to a primitive, and what it answers.
+//! Executable models of the primitives: what each step does to a state, and what it replies.
 //!
-//! Every rule exists twice and no more: here, and as a Lua script for Redis. A property test in `turnlock` drives both
-//! with the same histories and compares every answer and every state.
+//! A *state* ([`LockState`], [`FairLockState`], …) is what a store keeps for one primitive. A *step*
+//! (acquire, release, renew, …) is one atomic change of it. It takes the time as an argument and returns a
+//! reply, and a [`Notification`] for the waiters to wake. [`Item`] is a state of any kind, for stores that
+//! execute the models.
+//!
+//! # Idempotent steps
+//!
+//! A request may arrive twice, late, or not at all. So no step means "one more" or "one less":
+//!
+//! - Locks have owners. A [`Claim`] carries the hold count that the owner shall have, so a repeated step
+//!   finds its work done. An owner id is used for one outermost hold and never again, so a late step finds no
+//!   hold to change.
+//! - Counters (semaphores and latches) have no owners. Each request has an id, and the state remembers its
+//!   outcome.
+//!
+//! # Two implementations
+//!
+//! Each rule exists exactly twice: here, and as a Lua script for Redis. A property test in `turnlock` runs
+//! both with the same histories and compares every reply and every state.
 
 mod fair_lock;
 mod fenced_lock;
@@ -18,7 +35,7 @@ mod step;
 
 pub use fair_lock::FairLockState;
 pub use fenced_lock::FencedLockState;
-pub use item::{Item, OfAnotherKind};
+pub use item::{Item, WrongKind};
 pub use latch::LatchState;
 pub use lock::LockState;
 pub use permit_id::PermitId;
@@ -27,5 +44,6 @@ pub use plain_lock::PlainLockState;
 pub use read_write_lock::ReadWriteLockState;
 pub use semaphore::SemaphoreState;
 pub use step::{
-    Acquired, Claim, Deed, HolderPicture, Now, Parties, Place, Released, Renewed, Role, Snapshot, Wake, Wish,
+    AcquireOptions, Acquired, Claim, CounterOp, HolderSnapshot, Notification, Now, Owners, QueuePosition,
+    Released, Renewed, Role, Snapshot,
 };

@@ -2,10 +2,10 @@ use std::fmt;
 
 use crate::OwnerId;
 
-/// The id of one permit: 16 bytes on the wire, 32 hexadecimal digits for people.
+/// The id of one permit: 16 bytes on the wire, 32 hexadecimal digits as text.
 ///
-/// A hold of several permits has one owner and as many ids: the owner's own, and those that follow from it by counting
-/// up the last four bytes. So the owner and the number of permits say all there is to say about a hold.
+/// A hold of several permits has one owner and as many ids: that of the owner, and those that follow from it
+/// by incrementing the last four bytes. So the owner and the number of permits identify the whole hold.
 ///
 /// ```
 /// use turnlock_core::OwnerId;
@@ -24,9 +24,10 @@ use crate::OwnerId;
 pub struct PermitId([u8; 16]);
 
 impl PermitId {
-    /// The ids of a hold of so many permits.
+    /// Returns the ids of a hold of `permits` permits.
     ///
-    /// The owner is meant to be 32 hexadecimal digits. Any other text gets ids that follow from it alone.
+    /// The owner should be 32 hexadecimal digits. The ids of any other owner are derived from a hash of its
+    /// text.
     pub fn of_hold(owner: &OwnerId, permits: u32) -> impl Iterator<Item = Self> + use<> {
         let [head @ .., a, b, c, d] = first_bytes(owner.as_str());
         let last = u32::from_be_bytes([a, b, c, d]);
@@ -38,12 +39,12 @@ impl PermitId {
         })
     }
 
-    /// The id on the wire.
+    /// Returns the id as on the wire.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// The same for those who name holders by a text.
+    /// Returns the id as an owner, for code that identifies holders by text.
     pub fn to_owner(self) -> OwnerId {
         OwnerId::from_wire(&self.to_string())
     }
@@ -64,11 +65,11 @@ impl From<String> for PermitId {
 fn first_bytes(text: &str) -> [u8; 16] {
     let is_id = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     let number = if is_id { u128::from_str_radix(text, 16).ok() } else { None };
-    number.unwrap_or_else(|| digest(text)).to_be_bytes()
+    number.unwrap_or_else(|| fnv_1a(text)).to_be_bytes()
 }
 
-/// The 128 bits of FNV-1a: to tell texts apart, not to hide them.
-fn digest(text: &str) -> u128 {
+/// FNV-1a with 128 bits: distinguishes texts, and hides nothing.
+fn fnv_1a(text: &str) -> u128 {
     text.bytes().fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d, |hash, byte| {
         (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b)
     })
@@ -95,16 +96,16 @@ mod tests {
     }
 
     #[test]
-    fn only_the_last_four_bytes_count_and_they_start_again_at_zero() {
+    fn the_last_four_bytes_are_incremented_and_wrap_around() {
         let [head, zero] = ["aaaaaaaaaaaaaaaaaaaaaaaa", "00000000"];
         assert_eq!(ids(&format!("{head}ffffffff"), 2), [format!("{head}ffffffff"), format!("{head}{zero}")]);
     }
 
     #[test]
-    fn an_owner_that_is_no_id_has_permits_of_its_own() {
+    fn an_owner_that_is_not_an_id_gets_ids_of_its_own() {
         assert_eq!(ids("client:1", 3).len(), 3);
         assert_ne!(ids("client:1", 1), ids("client:2", 1));
-        // As many characters as an id has, and as many as a number would take.
+        // As long as an id, and accepted by `from_str_radix`.
         assert_ne!(ids("+0000000000000000000000000000001", 1), ids("00000000000000000000000000000001", 1));
     }
 }

@@ -1,15 +1,15 @@
 use super::{Acquired, LockState, Released, Renewed, Snapshot};
 use crate::{Lease, Moment, OwnerId};
 
-/// The state of one plain lock: a value that is set if there is none, compared before it is deleted or extended.
+/// The state of a plain lock: a value that is set if absent, and compared before it is deleted or extended.
 ///
-/// The value is the owner; there is no count, so a hold cannot be deepened.
+/// The value is the owner. There is no count, so a hold cannot be reentered, and no step notifies waiters.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PlainLockState(LockState);
 
 impl PlainLockState {
-    /// Sets the value if there is none. The same owner again is a resend, and leaves a longer lease as it is.
+    /// Sets the value if absent. A repeated request of the same owner never shortens the lease.
     pub fn acquire(&mut self, now: Moment, owner: &OwnerId, target: u32, lease: Lease) -> Acquired {
         if target > 1 {
             return Acquired::Gone;
@@ -22,27 +22,27 @@ impl PlainLockState {
         self.0.release(now, owner, 0)
     }
 
-    /// Extends the lease if the value is the owner's, or only looks. Never shortens.
+    /// Extends the lease if the value is the owner's. With `lease` of `None`, only checks that it is.
     pub fn renew(&mut self, now: Moment, owner: &OwnerId, lease: Option<Lease>) -> Renewed {
         self.0.renew(now, owner, lease)
     }
 
-    /// Sets the lease to just this if the value is the owner's. Nobody is told, as with everything here.
-    pub fn keep(&mut self, now: Moment, owner: &OwnerId, lease: Lease) -> Renewed {
-        self.0.keep(now, owner, lease).0
+    /// Sets the lease to exactly `lease` if the value is the owner's.
+    pub fn unlock_after(&mut self, now: Moment, owner: &OwnerId, lease: Lease) -> Renewed {
+        self.0.unlock_after(now, owner, lease).0
     }
 
-    /// Deletes the value, whosever it is.
+    /// Deletes the value of any owner. Returns `true` if there was one.
     pub fn force_unlock(&mut self, now: Moment) -> bool {
         self.0.force_unlock(now)
     }
 
-    /// What the lock looks like.
+    /// Returns the state as seen from outside.
     pub fn snapshot(&mut self, now: Moment) -> Snapshot {
         self.0.snapshot(now)
     }
 
-    /// Ends the hold as its expiry would.
+    /// Ends the hold as its expiry would. For tests.
     pub fn expire(&mut self) {
         self.0.expire();
     }
@@ -52,12 +52,12 @@ impl PlainLockState {
         self.0.owner()
     }
 
-    /// As [`LockState::void`].
-    pub fn void(&mut self, is_gone: impl Fn(&OwnerId) -> bool) -> bool {
-        self.0.void(is_gone)
+    /// As [`LockState::remove_owners`].
+    pub fn remove_owners(&mut self, is_gone: impl Fn(&OwnerId) -> bool) -> bool {
+        self.0.remove_owners(is_gone)
     }
 
-    /// Whether nothing is left to remember.
+    /// Returns `true` if nothing is left to remember, so that the state can be deleted.
     pub fn is_free(&mut self, now: Moment) -> bool {
         self.0.is_free(now)
     }

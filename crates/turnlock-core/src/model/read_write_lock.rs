@@ -1,24 +1,27 @@
 use std::time::Duration;
 
-use super::{Acquired, Claim, HolderPicture, Now, Parties, Released, Renewed, Role, Snapshot, Wake, Wish};
+use super::{
+    AcquireOptions, Acquired, Claim, HolderSnapshot, Notification, Now, Owners, Released, Renewed, Role,
+    Snapshot,
+};
 use crate::{Kind, Lease, Moment, OwnerId};
 
 #[cfg(test)]
 mod tests;
 
-/// The state of one read-write lock: many readers, or one writer and those who read under it.
+/// The state of a read-write lock: many readers, or one writer with its own read holds.
 ///
-/// Each reader has a lease of its own. One whose lease is over counts as absent, but stays written down, as it does on
-/// Redis, until somebody tidies up. Beside that the lock as a whole has an expiry, which is never earlier than that of
-/// any hold. Targets are absolute, as with the reentrant lock.
+/// Each reader has its own lease. An expired reader counts as absent, but its entry stays, as on Redis, until
+/// a later step removes it. The lock as a whole has an expiry, too, which is never earlier than that of any
+/// hold. Targets are absolute, as for the reentrant lock.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ReadWriteLockState {
     readers: Vec<Reader>,
     writer: Option<Writer>,
-    /// When everything ends. Of no meaning, and the clock's start, while nobody is written down.
+    /// The expiry of the whole. Without meaning, and the clock's start, if there are no entries.
     expires: Moment,
-    waiting: Option<Waiting>,
+    waiting: Option<WriterIntent>,
 }
 
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -26,8 +29,8 @@ pub struct ReadWriteLockState {
 struct Reader {
     owner: OwnerId,
     count: u32,
-    /// The end of the longest of its holds. Shorter ones among them make no difference: one is enough to stand, and the
-    /// longest is never given up before the last.
+    /// The end of the longest of its holds. The others do not matter: one hold is enough, and the longest is
+    /// never released before the last.
     expires: Moment,
 }
 
@@ -38,33 +41,39 @@ struct Writer {
     count: u32,
 }
 
-/// The word of a writer that readers are in its way.
+/// The intent of a writer that waits for readers. It blocks new readers until it expires.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Waiting {
+struct WriterIntent {
     owner: OwnerId,
     until: Moment,
 }
 
 impl ReadWriteLockState {
-    /// How long new readers stay behind a writer that was refused because of readers, unless it asks again.
-    pub const WORD: Duration = Duration::from_secs(3);
+    /// How long a refused writer blocks new readers, unless it sends its request again.
+    pub const WRITER_INTENT: Duration = Duration::from_secs(3);
 
-    /// Takes one side of the lock, or raises the count of a hold that the owner has there. Leases are never shortened.
-    pub fn acquire(&mut self, now: Now, claim: &Claim<'_>, wish: &Wish) -> (Acquired, Wake) {
+    /// Acquires one side of the lock, or raises the count of the owner's hold there. Leases are never
+    /// shortened.
+    pub fn acquire(
+        &mut self,
+        now: Now,
+        claim: &Claim<'_>,
+        options: &AcquireOptions,
+    ) -> (Acquired, Notification) {
         let now = now.moment;
         self.expire_by(now);
-        let answer = match claim.name.kind() {
-            Kind::Read => self.acquire_read(now, claim, wish.lease),
-            _ => self.acquire_write(now, claim, wish),
+        let reply = match claim.name.kind() {
+            Kind::Read => self.acquire_read(now, claim, options.lease),
+            _ => self.acquire_write(now, claim, options),
         };
-        (answer, Wake::Nobody)
+        (reply, Notification::None)
     }
 
     fn acquire_read(&mut self, now: Moment, claim: &Claim<'_>, lease: Lease) -> Acquired {
         let Claim { owner, target, under, .. } = *claim;
         let until = now + lease.as_duration();
-        if let Some(reader) = self.standing(now, owner) {
+        if let Some(reader) = self.unexpired_reader(now, owner) {
             reader.count = reader.count.max(target);
             reader.expires = reader.expires.max(until);
             self.expires = self.expires.max(until);
@@ -78,8 +87,8 @@ impl ReadWriteLockState {
                 return Acquired::Busy { ttl: Some(self.expires.since(now)) };
             }
             // A stream of readers must not starve a writer.
-            (None, Some(waiting)) if under.is_none() => {
-                return Acquired::Busy { ttl: Some(waiting.until.since(now)) };
+            (None, Some(intent)) if under.is_none() => {
+                return Acquired::Busy { ttl: Some(intent.until.since(now)) };
             }
             _ => {}
         }
@@ -89,9 +98,9 @@ impl ReadWriteLockState {
         Acquired::Granted
     }
 
-    fn acquire_write(&mut self, now: Moment, claim: &Claim<'_>, wish: &Wish) -> Acquired {
+    fn acquire_write(&mut self, now: Moment, claim: &Claim<'_>, options: &AcquireOptions) -> Acquired {
         let Claim { owner, target, .. } = *claim;
-        let until = now + wish.lease.as_duration();
+        let until = now + options.lease.as_duration();
         let busy = Acquired::Busy { ttl: Some(self.expires.since(now)) };
         match &mut self.writer {
             Some(writer) if writer.owner == *owner => {
@@ -103,21 +112,21 @@ impl ReadWriteLockState {
             Some(_) => return busy,
             None => {}
         }
-        if self.readers.iter().any(|reader| reader.stands(now)) {
-            if wish.waits && self.waiting.as_ref().is_none_or(|waiting| waiting.owner == *owner) {
-                self.waiting = Some(Waiting { owner: owner.clone(), until: now + Self::WORD });
+        if self.readers.iter().any(|reader| !reader.is_expired(now)) {
+            if options.waits && self.waiting.as_ref().is_none_or(|intent| intent.owner == *owner) {
+                self.waiting = Some(WriterIntent { owner: owner.clone(), until: now + Self::WRITER_INTENT });
             }
             return busy;
         }
         self.readers.clear();
         self.writer = Some(Writer { owner: owner.clone(), count: 1 });
         self.expires = until;
-        self.take_back_word(owner);
+        self.remove_intent(owner);
         Acquired::Granted
     }
 
-    /// Lowers the count of a hold to the target; zero ends it. Never creates one.
-    pub fn release(&mut self, now: Now, claim: &Claim<'_>) -> (Released, Wake) {
+    /// Lowers the count of a hold to the target; zero ends it. Never begins a hold.
+    pub fn release(&mut self, now: Now, claim: &Claim<'_>) -> (Released, Notification) {
         let now = now.moment;
         self.expire_by(now);
         match claim.name.kind() {
@@ -126,52 +135,53 @@ impl ReadWriteLockState {
         }
     }
 
-    fn release_read(&mut self, now: Moment, owner: &OwnerId, target: u32) -> (Released, Wake) {
+    fn release_read(&mut self, now: Moment, owner: &OwnerId, target: u32) -> (Released, Notification) {
         if target > 0
-            && let Some(reader) = self.standing(now, owner)
+            && let Some(reader) = self.unexpired_reader(now, owner)
         {
             reader.count = reader.count.min(target);
-            return (Released::Lowered, Wake::Nobody);
+            return (Released::StillHeld, Notification::None);
         }
         let Some(at) = self.readers.iter().position(|reader| reader.owner == *owner) else {
-            return (Released::NotHeld, Wake::Nobody);
+            return (Released::NotHeld, Notification::None);
         };
-        let stood = self.readers.remove(at).stands(now);
-        let answer = if stood { Released::Freed } else { Released::NotHeld };
-        // The lease of a writer is not the business of those who read under it.
-        if self.writer.is_none() && self.leave_to_readers(now) {
-            return (answer, Wake::Listeners);
+        let was_expired = self.readers.remove(at).is_expired(now);
+        let reply = if was_expired { Released::NotHeld } else { Released::Freed };
+        // Under a writer, the end of a read hold leaves the expiry of the whole as it is.
+        if self.writer.is_none() && self.keep_unexpired_readers(now) {
+            return (reply, Notification::Subscribers);
         }
-        self.readers.retain(|reader| reader.stands(now));
-        (answer, Wake::Nobody)
+        self.readers.retain(|reader| !reader.is_expired(now));
+        (reply, Notification::None)
     }
 
-    fn release_write(&mut self, now: Moment, owner: &OwnerId, target: u32) -> (Released, Wake) {
-        let waited = self.take_back_word(owner);
+    fn release_write(&mut self, now: Moment, owner: &OwnerId, target: u32) -> (Released, Notification) {
+        let had_intent = self.remove_intent(owner);
         let Some(writer) = self.writer.as_mut().filter(|writer| writer.owner == *owner) else {
-            // Readers stayed behind a writer that has given up.
-            return (Released::NotHeld, if waited { Wake::Listeners } else { Wake::Nobody });
+            // The intent may have blocked readers.
+            return (Released::NotHeld, Notification::subscribers_if(had_intent));
         };
         if target > 0 {
             writer.count = writer.count.min(target);
-            return (Released::Lowered, Wake::Nobody);
+            return (Released::StillHeld, Notification::None);
         }
         self.writer = None;
-        self.leave_to_readers(now);
-        // Told also when some read on: others may now read with them.
-        (Released::Freed, Wake::Listeners)
+        self.keep_unexpired_readers(now);
+        // Also if read holds remain: others may now read, too.
+        (Released::Freed, Notification::Subscribers)
     }
 
-    /// Extends the lease of a hold, or only looks whether it stands (`lease` of `None`). Never shortens.
+    /// Extends the lease of a hold, never shortens it. With `lease` of `None`, only checks that it is held.
     pub fn renew(&mut self, now: Now, claim: &Claim<'_>, lease: Option<Lease>) -> Renewed {
         let now = now.moment;
         self.expire_by(now);
         let until = lease.map_or(now, |lease| now + lease.as_duration());
         let readers = self.readers.iter().map(|reader| reader.expires).max().unwrap_or_default();
         let whole = self.expires;
-        // When it ends: a reader's own end; a writer's is that of the whole, if those who read under it are not the reason.
+        // A reader has an end of its own. A writer ends with the whole, unless read holds are why that lasts
+        // longer.
         let end = if claim.name.kind() == Kind::Read {
-            self.standing(now, claim.owner).map(|reader| {
+            self.unexpired_reader(now, claim.owner).map(|reader| {
                 reader.expires = reader.expires.max(until);
                 reader.expires
             })
@@ -185,20 +195,23 @@ impl ReadWriteLockState {
         lease.map_or(Renewed::Renewed, |lease| Renewed::until(end, now, lease))
     }
 
-    /// Sets the lease of a hold to just this, which may be less than is left. A reader's lease is its own, and the whole lasts
-    /// as long as the longest of them; a writer's is that of the whole, which does not end before those who read under it.
-    /// Those who wait are told when the lease is shortened, since the whole may end sooner than they know; not when it is that
-    /// of one who reads under a writer.
-    pub fn keep(&mut self, now: Now, claim: &Claim<'_>, lease: Lease) -> (Renewed, Wake) {
+    /// Sets the lease of a hold to exactly `lease`.
+    ///
+    /// A reader has a lease of its own, and the whole lasts as long as the longest of them. The lease of a
+    /// writer is that of the whole, which does not end before the writer's read holds.
+    ///
+    /// If the lease is shortened, the waiters are notified, since the whole may end earlier than they know.
+    /// Shortening a read hold under a writer notifies no waiter.
+    pub fn unlock_after(&mut self, now: Now, claim: &Claim<'_>, lease: Lease) -> (Renewed, Notification) {
         let now = now.moment;
         self.expire_by(now);
         let (before, until) = (self.expires, now + lease.as_duration());
-        let is_written = self.writer.is_some();
+        let has_writer = self.writer.is_some();
         let held = match claim.name.kind() {
-            Kind::Read => self.standing(now, claim.owner).map(|reader| {
+            Kind::Read => self.unexpired_reader(now, claim.owner).map(|reader| {
                 let own = std::mem::replace(&mut reader.expires, until);
-                // The lease of a writer is not the business of those who read under it.
-                if is_written { (before, false) } else { (until, until < own) }
+                // A read hold under a writer leaves the expiry of the whole as it is.
+                if has_writer { (before, false) } else { (until, until < own) }
             }),
             _ => self
                 .writer
@@ -206,37 +219,38 @@ impl ReadWriteLockState {
                 .filter(|writer| writer.owner == *claim.owner)
                 .map(|_| (until, until < before)),
         };
-        let Some((at_least, is_shorter)) = held else { return (Renewed::NotHeld, Wake::Nobody) };
+        let Some((at_least, is_shorter)) = held else { return (Renewed::NotHeld, Notification::None) };
         self.expires = self.readers.iter().map(|reader| reader.expires).fold(at_least, Moment::max);
-        (Renewed::Renewed, Wake::if_so(is_shorter))
+        (Renewed::Renewed, Notification::subscribers_if(is_shorter))
     }
 
-    /// Ends every hold if the lock is on this side. Whether it was.
-    pub fn force_unlock(&mut self, now: Now, side: Kind) -> (bool, Wake) {
+    /// Ends every hold if the lock is held on this side. Returns `true` if it was.
+    pub fn force_unlock(&mut self, now: Now, side: Kind) -> (bool, Notification) {
         self.expire_by(now.moment);
         let was_held = match side {
             Kind::Read => self.writer.is_none() && !self.readers.is_empty(),
             _ => self.writer.is_some(),
         };
         if !was_held {
-            return (false, Wake::Nobody);
+            return (false, Notification::None);
         }
         self.expire();
-        (true, Wake::Listeners)
+        (true, Notification::Subscribers)
     }
 
-    /// What the lock looks like. Readers whose lease is over are left out.
+    /// Returns the state as seen from outside, without expired readers.
     pub fn snapshot(&mut self, now: Now) -> Snapshot {
         let now = now.moment;
         self.expire_by(now);
-        let readers = self.readers.iter().filter(|reader| reader.stands(now)).map(|reader| HolderPicture {
+        let unexpired = self.readers.iter().filter(|reader| !reader.is_expired(now));
+        let readers = unexpired.map(|reader| HolderSnapshot {
             owner: reader.owner.clone(),
             count: u64::from(reader.count),
             role: Role::Reader,
             ttl: Some(reader.expires.since(now)),
             since: None,
         });
-        let writer = self.writer.iter().map(|writer| HolderPicture {
+        let writer = self.writer.iter().map(|writer| HolderSnapshot {
             owner: writer.owner.clone(),
             count: u64::from(writer.count),
             role: Role::Writer,
@@ -250,77 +264,78 @@ impl ReadWriteLockState {
         }
     }
 
-    /// Whether somebody writes.
-    pub fn is_written(&mut self, now: Now) -> bool {
+    /// Returns `true` if there is a writer.
+    pub fn has_writer(&mut self, now: Now) -> bool {
         self.expire_by(now.moment);
         self.writer.is_some()
     }
 
-    /// Who has something of it.
-    pub fn parties(&self) -> Parties {
+    /// Returns the owners that the state mentions.
+    pub fn owners(&self) -> Owners {
         let readers = self.readers.iter().map(|reader| reader.owner.clone());
         let writer = self.writer.iter().map(|writer| writer.owner.clone());
-        Parties {
-            holding: readers.chain(writer).collect(),
-            waiting: self.waiting.iter().map(|waiting| waiting.owner.clone()).collect(),
+        Owners {
+            holders: readers.chain(writer).collect(),
+            waiters: self.waiting.iter().map(|intent| intent.owner.clone()).collect(),
         }
     }
 
-    /// Ends what those have who are gone: holds, and the word of a writer.
-    pub fn void(&mut self, now: Now, is_gone: impl Fn(&OwnerId) -> bool) -> Wake {
+    /// Removes the holds and the writer's intent of owners that no longer exist.
+    pub fn remove_owners(&mut self, now: Now, is_gone: impl Fn(&OwnerId) -> bool) -> Notification {
         let before = self.readers.len();
         self.readers.retain(|reader| !is_gone(&reader.owner));
         let writer = self.writer.take_if(|writer| is_gone(&writer.owner));
-        let word = self.waiting.take_if(|waiting| is_gone(&waiting.owner));
-        if self.readers.len() == before && writer.is_none() && word.is_none() {
-            return Wake::Nobody;
+        let intent = self.waiting.take_if(|intent| is_gone(&intent.owner));
+        if self.readers.len() == before && writer.is_none() && intent.is_none() {
+            return Notification::None;
         }
         if self.writer.is_none() {
-            self.leave_to_readers(now.moment);
+            self.keep_unexpired_readers(now.moment);
         }
-        Wake::Listeners
+        Notification::Subscribers
     }
 
-    /// Whether nothing is left to remember.
+    /// Returns `true` if nothing is left to remember, so that the state can be deleted.
     pub fn is_free(&mut self, now: Now) -> bool {
         self.expire_by(now.moment);
         self.is_empty() && self.waiting.is_none()
     }
 
-    /// Ends every hold as the expiry of the whole would: nobody is told. The word of a waiting writer stays.
+    /// Ends every hold as the expiry of the whole would, without a notification. A writer's intent stays.
     pub fn expire(&mut self) {
         self.readers.clear();
         self.writer = None;
         self.expires = Moment::default();
     }
 
-    /// Ends the lease of one reader, as time would.
+    /// Ends the lease of one reader, as time would. For tests.
     pub fn expire_reader(&mut self, owner: &OwnerId) {
         if let Some(reader) = self.readers.iter_mut().find(|reader| reader.owner == *owner) {
             reader.expires = Moment::default();
         }
     }
 
-    /// Ends the word of a waiting writer, as time would.
-    pub fn expire_word(&mut self) {
+    /// Ends the intent of a waiting writer, as time would. For tests.
+    pub fn expire_writer_intent(&mut self) {
         self.waiting = None;
     }
 
-    /// The reader of this owner, if its lease is not over.
-    fn standing(&mut self, now: Moment, owner: &OwnerId) -> Option<&mut Reader> {
-        self.readers.iter_mut().find(|reader| reader.owner == *owner && reader.stands(now))
+    fn unexpired_reader(&mut self, now: Moment, owner: &OwnerId) -> Option<&mut Reader> {
+        self.readers.iter_mut().find(|reader| reader.owner == *owner && !reader.is_expired(now))
     }
 
-    /// Leaves the lock to the readers that stand, for as long as the longest of them. Whether it is free thereby.
-    fn leave_to_readers(&mut self, now: Moment) -> bool {
-        self.readers.retain(|reader| reader.stands(now));
+    /// Removes expired readers, and sets the expiry of the whole to the longest lease left.
+    ///
+    /// Returns `true` if no reader is left.
+    fn keep_unexpired_readers(&mut self, now: Moment) -> bool {
+        self.readers.retain(|reader| !reader.is_expired(now));
         self.expires = self.readers.iter().map(|reader| reader.expires).max().unwrap_or_default();
         self.readers.is_empty()
     }
 
-    /// Whether this owner had left word that it waits.
-    fn take_back_word(&mut self, owner: &OwnerId) -> bool {
-        self.waiting.take_if(|waiting| waiting.owner == *owner).is_some()
+    /// Removes the intent of this owner. Returns `true` if there was one.
+    fn remove_intent(&mut self, owner: &OwnerId) -> bool {
+        self.waiting.take_if(|intent| intent.owner == *owner).is_some()
     }
 
     fn is_empty(&self) -> bool {
@@ -331,12 +346,12 @@ impl ReadWriteLockState {
         if self.expires <= now {
             self.expire();
         }
-        self.waiting.take_if(|waiting| waiting.until <= now);
+        self.waiting.take_if(|intent| intent.until <= now);
     }
 }
 
 impl Reader {
-    fn stands(&self, now: Moment) -> bool {
-        self.expires > now
+    fn is_expired(&self, now: Moment) -> bool {
+        self.expires <= now
     }
 }

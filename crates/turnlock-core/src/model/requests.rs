@@ -3,10 +3,9 @@ use std::collections::{BTreeSet, HashMap};
 use crate::request::REMEMBERED_FOR;
 use crate::{Moment, OwnerId};
 
-/// The outcomes of the latest requests on a number that has no owners.
+/// The outcomes of recent requests on a counter, which has no owners.
 ///
-/// A lock knows who holds it, so a step that arrives twice finds its work done. A bare number does not know who counted
-/// it; that is written down here, and a copy of a request gets the outcome of the first.
+/// A repeated request gets the outcome of the first. Outcomes are forgotten after [`REMEMBERED_FOR`].
 #[cfg_attr(
     feature = "serde",
     derive(serde::Serialize, serde::Deserialize),
@@ -19,7 +18,7 @@ use crate::{Moment, OwnerId};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Requests<T> {
     known: HashMap<OwnerId, (T, Moment)>,
-    /// When each is to be forgotten, the first first.
+    /// The same requests, in the order in which they are to be forgotten.
     order: BTreeSet<(Moment, OwnerId)>,
 }
 
@@ -30,10 +29,9 @@ impl<T> Default for Requests<T> {
 }
 
 impl<T> From<Vec<(OwnerId, T, Moment)>> for Requests<T> {
-    fn from(written: Vec<(OwnerId, T, Moment)>) -> Self {
-        let order = written.iter().map(|(request, _, until)| (*until, request.clone())).collect();
-        let known =
-            written.into_iter().map(|(request, outcome, until)| (request, (outcome, until))).collect();
+    fn from(stored: Vec<(OwnerId, T, Moment)>) -> Self {
+        let order = stored.iter().map(|(request, _, until)| (*until, request.clone())).collect();
+        let known = stored.into_iter().map(|(request, outcome, until)| (request, (outcome, until))).collect();
         Self { known, order }
     }
 }
@@ -46,24 +44,24 @@ impl<T> From<Requests<T>> for Vec<(OwnerId, T, Moment)> {
 }
 
 impl<T: Copy> Requests<T> {
-    /// All that is remembered.
+    /// Returns all requests with their outcomes.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&OwnerId, T)> {
         self.known.iter().map(|(request, (outcome, _))| (request, *outcome))
     }
 
-    /// Forgets everything.
+    /// Forgets all requests.
     pub(super) fn clear(&mut self) {
         self.known.clear();
         self.order.clear();
     }
 
-    /// The outcome of a request that is still remembered.
+    /// Returns the outcome of a request, if it is still remembered.
     pub(super) fn outcome(&mut self, now: Moment, request: &OwnerId) -> Option<T> {
         self.forget_by(now);
         self.known.get(request).map(|(outcome, _)| *outcome)
     }
 
-    /// Writes down what became of a request, in place of what was known of it.
+    /// Records the outcome of a request, and replaces an earlier one.
     pub(super) fn remember(&mut self, now: Moment, request: &OwnerId, outcome: T) {
         self.forget(request);
         let until = now + REMEMBERED_FOR;
@@ -71,14 +69,14 @@ impl<T: Copy> Requests<T> {
         self.order.insert((until, request.clone()));
     }
 
-    /// Forgets one request before its time.
+    /// Forgets one request early.
     pub(super) fn forget(&mut self, request: &OwnerId) {
         if let Some((_, until)) = self.known.remove(request) {
             self.order.remove(&(until, request.clone()));
         }
     }
 
-    /// Whether nothing is remembered.
+    /// Returns `true` if no request is remembered.
     pub(super) fn is_empty(&mut self, now: Moment) -> bool {
         self.forget_by(now);
         self.known.is_empty()
@@ -100,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_outcome_is_known_for_an_hour_from_the_last_time_it_was_told() {
+    fn an_outcome_is_remembered_for_an_hour_from_its_last_recording() {
         let start = Moment::from_micros(0);
         let at = |minutes: u64| start + Duration::from_secs(minutes * 60);
         let [one, two] = ["a:1", "a:2"].map(OwnerId::from_wire);
@@ -117,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forgotten_leaves_nothing_behind() {
+    fn a_forgotten_request_leaves_no_entry() {
         let now = Moment::from_micros(0);
         let one = OwnerId::from_wire("a:1");
         let mut requests = Requests::default();

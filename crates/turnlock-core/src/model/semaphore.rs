@@ -1,40 +1,42 @@
 use super::requests::Requests;
-use super::{Acquired, Claim, Deed, Now, Parties, Released, Snapshot, Wake, Wish};
+use super::{AcquireOptions, Acquired, Claim, CounterOp, Notification, Now, Owners, Released, Snapshot};
 use crate::OwnerId;
 
-/// The state of one semaphore: a number of free permits, and what was answered to the latest requests.
+/// The state of a semaphore: a number of free permits, and the outcomes of recent requests.
 ///
-/// The number has no owners and no leases. Each hold is one request, named by its owner: it takes once and gives back
-/// once, however often the steps arrive.
+/// The number has no owners and no leases. Each hold is one request, identified by its owner, and takes and
+/// returns its permits once, however often the steps arrive.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SemaphoreState {
-    /// `None` until somebody says how many there are.
+    /// `None` until the number of permits is set.
     free: Option<i64>,
     holds: Requests<Hold>,
     answers: Requests<i64>,
 }
 
-/// What is known of a hold.
+/// The remembered outcome of a hold.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Hold {
     Taken(u32),
-    GivenBack,
-    /// Ended without anything given back; it must not begin any more either.
-    Void,
+    #[cfg_attr(feature = "serde", serde(rename = "GivenBack"))]
+    Released,
+    /// Ended without a release. A late acquire must not begin it again.
+    #[cfg_attr(feature = "serde", serde(rename = "Void"))]
+    Cancelled,
 }
 
 impl SemaphoreState {
-    /// Takes as many permits as the claim says, or none.
+    /// Acquires as many permits as the claim asks for, or none.
     ///
-    /// A copy of a request that was granted is granted without counting again; one that comes after its hold was given
-    /// back, or was called off before it began, is [`Acquired::Gone`].
-    pub fn acquire(&mut self, now: Now, claim: &Claim<'_>, _: &Wish) -> (Acquired, Wake) {
+    /// A repeated request that was granted is granted again without counting. A request whose hold was
+    /// released or cancelled before it arrived gets [`Acquired::Gone`].
+    pub fn acquire(&mut self, now: Now, claim: &Claim<'_>, _: &AcquireOptions) -> (Acquired, Notification) {
         let permits = i64::from(claim.permits);
-        let answer = match self.holds.outcome(now.moment, claim.owner) {
+        let reply = match self.holds.outcome(now.moment, claim.owner) {
             Some(Hold::Taken(_)) => Acquired::Granted,
-            Some(Hold::GivenBack | Hold::Void) => Acquired::Gone,
+            Some(Hold::Released | Hold::Cancelled) => Acquired::Gone,
             None => match &mut self.free {
                 Some(free) if *free >= permits => {
                     *free -= permits;
@@ -44,50 +46,50 @@ impl SemaphoreState {
                 _ => Acquired::Busy { ttl: None },
             },
         };
-        (answer, Wake::Nobody)
+        (reply, Notification::None)
     }
 
-    /// Gives back what the owner took. Never creates the number: where it is gone, so are the permits.
+    /// Returns the permits of the owner. Never creates the number: if it is gone, so are the permits.
     ///
-    /// An unsure claim gives back only what is known to be taken. Where nothing is known, the request is called off, so
-    /// that it finds itself gone when it arrives after all. A claim that is not unsure is one whose memory may have
-    /// expired.
-    pub fn release(&mut self, now: Now, claim: &Claim<'_>) -> (Released, Wake) {
+    /// An [unsure](Claim::unsure) claim returns only permits that are remembered as taken. If nothing is
+    /// remembered, the request is cancelled, so that a late acquire gets [`Acquired::Gone`]. Any other claim
+    /// returns its permits even if the store has forgotten the hold, since it may have outlasted the memory.
+    pub fn release(&mut self, now: Now, claim: &Claim<'_>) -> (Released, Notification) {
         let permits = match self.holds.outcome(now.moment, claim.owner) {
-            Some(Hold::GivenBack) => return (Released::Freed, Wake::Nobody),
-            Some(Hold::Void) => return (Released::NotHeld, Wake::Nobody),
+            Some(Hold::Released) => return (Released::Freed, Notification::None),
+            Some(Hold::Cancelled) => return (Released::NotHeld, Notification::None),
             Some(Hold::Taken(permits)) => Some(permits),
             None if claim.unsure => None,
             None => Some(claim.permits),
         };
         if let (Some(free), Some(permits)) = (&mut self.free, permits) {
             *free = free.saturating_add(i64::from(permits));
-            self.holds.remember(now.moment, claim.owner, Hold::GivenBack);
-            return (Released::Freed, Wake::Listeners);
+            self.holds.remember(now.moment, claim.owner, Hold::Released);
+            return (Released::Freed, Notification::Subscribers);
         }
-        self.holds.remember(now.moment, claim.owner, Hold::Void);
-        (Released::NotHeld, Wake::Nobody)
+        self.holds.remember(now.moment, claim.owner, Hold::Cancelled);
+        (Released::NotHeld, Notification::None)
     }
 
-    /// A step on the number itself. A copy of a request gets the first one's answer.
-    pub fn perform(&mut self, now: Now, deed: Deed, request: &OwnerId) -> (i64, Wake) {
-        if let Some(answer) = self.answers.outcome(now.moment, request) {
-            return (answer, Wake::Nobody);
+    /// Performs an operation on the number itself. A repeated request gets the reply of the first.
+    pub fn perform(&mut self, now: Now, op: CounterOp, request: &OwnerId) -> (i64, Notification) {
+        if let Some(reply) = self.answers.outcome(now.moment, request) {
+            return (reply, Notification::None);
         }
-        let (answer, wake) = match deed {
-            Deed::SetOnce(_) if self.free.is_some() => (0, Wake::Nobody),
-            Deed::SetOnce(permits) => {
+        let (reply, notification) = match op {
+            CounterOp::SetOnce(_) if self.free.is_some() => (0, Notification::None),
+            CounterOp::SetOnce(permits) => {
                 self.free = Some(i64::try_from(permits).unwrap_or(i64::MAX));
-                (1, Wake::Listeners)
+                (1, Notification::Subscribers)
             }
-            Deed::Add(change) => (self.add(change), Wake::Listeners),
-            Deed::Release(permits) => (self.add(i64::from(permits)), Wake::Listeners),
-            Deed::Drain => (self.free.as_mut().map_or(0, std::mem::take), Wake::Nobody),
-            Deed::Delete => (i64::from(self.free.take().is_some()), Wake::Nobody),
-            Deed::SetTotal(_) | Deed::CountDown => return (0, Wake::Nobody),
+            CounterOp::Add(change) => (self.add(change), Notification::Subscribers),
+            CounterOp::Release(permits) => (self.add(i64::from(permits)), Notification::Subscribers),
+            CounterOp::Drain => (self.free.as_mut().map_or(0, std::mem::take), Notification::None),
+            CounterOp::Delete => (i64::from(self.free.take().is_some()), Notification::None),
+            CounterOp::SetTotal(_) | CounterOp::CountDown => return (0, Notification::None),
         };
-        self.answers.remember(now.moment, request, answer);
-        (answer, wake)
+        self.answers.remember(now.moment, request, reply);
+        (reply, notification)
     }
 
     fn add(&mut self, change: i64) -> i64 {
@@ -95,56 +97,56 @@ impl SemaphoreState {
         *self.free.insert(free)
     }
 
-    /// What the semaphore looks like.
+    /// Returns the state as seen from outside.
     pub fn snapshot(&mut self, _: Now) -> Snapshot {
         Snapshot { number: self.free, ..Snapshot::default() }
     }
 
-    /// Removes the number as an expiry that a user gave it would: nobody is told.
+    /// Removes the number, as an expiry set by a user would, without a notification. For tests.
     pub fn expire(&mut self) {
         self.free = None;
     }
 
-    /// Forgets a request, as time would: no copy of it is under way.
+    /// Forgets a request. No copy of it may be under way.
     pub fn forget(&mut self, request: &OwnerId) {
         self.holds.forget(request);
         self.answers.forget(request);
     }
 
-    /// Who has something of it, as far as is remembered.
-    pub fn parties(&self) -> Parties {
+    /// Returns the owners whose holds are remembered.
+    pub fn owners(&self) -> Owners {
         let taken = self.holds.iter().filter(|(_, hold)| matches!(hold, Hold::Taken(_)));
-        Parties { holding: taken.map(|(owner, _)| owner.clone()).collect(), waiting: Vec::new() }
+        Owners { holders: taken.map(|(owner, _)| owner.clone()).collect(), waiters: Vec::new() }
     }
 
-    /// Gives back what those took who are gone, as far as is remembered.
-    pub fn void(&mut self, now: Now, is_gone: impl Fn(&OwnerId) -> bool) -> Wake {
-        let gone = self.parties().holding.into_iter().filter(|owner| is_gone(owner)).collect::<Vec<_>>();
+    /// Returns the permits of owners that no longer exist, if their holds are remembered.
+    pub fn remove_owners(&mut self, now: Now, is_gone: impl Fn(&OwnerId) -> bool) -> Notification {
+        let gone = self.owners().holders.into_iter().filter(|owner| is_gone(owner)).collect::<Vec<_>>();
         let taken = |(owner, hold): (&OwnerId, Hold)| match hold {
             Hold::Taken(permits) if gone.contains(owner) => i64::from(permits),
             _ => 0,
         };
         let permits = self.holds.iter().map(taken).sum::<i64>();
         for owner in &gone {
-            // Not forgotten: a release that comes all the same would count again.
-            self.holds.remember(now.moment, owner, Hold::Void);
+            // Not forgotten: a late release would count again.
+            self.holds.remember(now.moment, owner, Hold::Cancelled);
         }
         match &mut self.free {
             Some(free) if permits > 0 => {
                 *free = free.saturating_add(permits);
-                Wake::Listeners
+                Notification::Subscribers
             }
-            _ => Wake::Nobody,
+            _ => Notification::None,
         }
     }
 
-    /// Forgets every request: of those who sent them, nobody is left.
+    /// Forgets all requests, when no client is left that sent one.
     pub fn forget_all(&mut self) {
         self.holds.clear();
         self.answers.clear();
     }
 
-    /// Whether nothing is left to remember.
+    /// Returns `true` if nothing is left to remember, so that the state can be deleted.
     pub fn is_free(&mut self, now: Now) -> bool {
         self.free.is_none() && self.holds.is_empty(now.moment) && self.answers.is_empty(now.moment)
     }
@@ -156,17 +158,17 @@ mod tests {
     use crate::{Kind, Lease, LockName, Moment};
 
     const NOW: Now = Now { moment: Moment::from_micros(0), wall: 0 };
-    const WISH: Wish = Wish { lease: Lease::WATCHDOG, waits: true, highest_token: 0 };
+    const OPTIONS: AcquireOptions = AcquireOptions { lease: Lease::WATCHDOG, waits: true, highest_token: 0 };
 
     fn with_permits(permits: u64) -> SemaphoreState {
         let mut state = SemaphoreState::default();
-        state.perform(NOW, Deed::SetOnce(permits), &OwnerId::from_wire("set"));
+        state.perform(NOW, CounterOp::SetOnce(permits), &OwnerId::from_wire("set"));
         state
     }
 
     fn acquire(state: &mut SemaphoreState, owner: &str, permits: u32) -> Acquired {
         let (name, owner) = (name(), OwnerId::from_wire(owner));
-        state.acquire(NOW, &Claim { permits, ..Claim::new(&name, &owner, 1) }, &WISH).0
+        state.acquire(NOW, &Claim { permits, ..Claim::new(&name, &owner, 1) }, &OPTIONS).0
     }
 
     fn release(state: &mut SemaphoreState, owner: &str, permits: u32, unsure: bool) -> Released {
@@ -175,7 +177,7 @@ mod tests {
     }
 
     fn name() -> LockName {
-        LockName::of(Kind::Semaphore, "", "n").expect("a good name")
+        LockName::of(Kind::Semaphore, "", "n").expect("a valid name")
     }
 
     fn free(state: &mut SemaphoreState) -> Option<i64> {
@@ -183,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hold_takes_once_and_gives_back_once() {
+    fn a_repeated_acquire_or_release_counts_once() {
         let mut state = with_permits(3);
         for _ in 0..2 {
             assert_eq!(acquire(&mut state, "a", 2), Acquired::Granted);
@@ -194,13 +196,13 @@ mod tests {
             assert_eq!(release(&mut state, "a", 2, false), Released::Freed);
         }
         assert_eq!(free(&mut state), Some(3));
-        // A late copy of the request must not take them again.
+        // A late copy of the acquire must not take them again.
         assert_eq!(acquire(&mut state, "a", 2), Acquired::Gone);
         assert_eq!(free(&mut state), Some(3));
     }
 
     #[test]
-    fn a_request_that_was_called_off_does_not_begin_when_it_arrives() {
+    fn a_cancelled_request_begins_no_hold_when_it_arrives() {
         let mut state = with_permits(1);
         for _ in 0..2 {
             assert_eq!(release(&mut state, "a", 1, true), Released::NotHeld);
@@ -212,22 +214,22 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_back_to_a_lost_number_is_lost_and_stays_so() {
+    fn permits_released_to_a_lost_number_stay_lost() {
         let mut state = with_permits(1);
         acquire(&mut state, "a", 1);
         state.expire();
         assert_eq!(release(&mut state, "a", 1, false), Released::NotHeld);
         assert_eq!(free(&mut state), None);
-        state.perform(NOW, Deed::SetOnce(1), &OwnerId::from_wire("again"));
+        state.perform(NOW, CounterOp::SetOnce(1), &OwnerId::from_wire("again"));
         assert_eq!(release(&mut state, "a", 1, false), Released::NotHeld);
         assert_eq!(free(&mut state), Some(1));
     }
 
     #[test]
-    fn a_hold_that_would_be_remembered_and_is_not_gives_nothing_back() {
+    fn an_unsure_release_of_a_forgotten_hold_returns_nothing() {
         let mut state = with_permits(3);
         acquire(&mut state, "a", 1);
-        // As a promoted replica that has heard of one acquire and not of the other.
+        // As on a promoted replica that has received one acquire and not the other.
         assert_eq!(release(&mut state, "forgotten", 1, true), Released::NotHeld);
         assert_eq!(free(&mut state), Some(2));
         assert_eq!(release(&mut state, "a", 1, true), Released::Freed);
@@ -235,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hold_longer_than_the_memory_is_given_back_all_the_same() {
+    fn a_hold_that_outlasts_the_memory_can_be_released() {
         let mut state = with_permits(1);
         acquire(&mut state, "a", 1);
         state.forget(&OwnerId::from_wire("a"));
@@ -244,19 +246,19 @@ mod tests {
     }
 
     #[test]
-    fn a_deed_counts_once_for_each_request() {
+    fn a_counter_operation_takes_effect_once_for_each_request() {
         let mut state = SemaphoreState::default();
         let [one, two, three, four, five] = ["1", "2", "3", "4", "5"].map(OwnerId::from_wire);
-        assert_eq!(state.perform(NOW, Deed::SetOnce(5), &one), (1, Wake::Listeners));
-        assert_eq!(state.perform(NOW, Deed::SetOnce(5), &one), (1, Wake::Nobody));
-        assert_eq!(state.perform(NOW, Deed::Add(-7), &two), (-2, Wake::Listeners));
-        assert_eq!(state.perform(NOW, Deed::Add(-7), &two), (-2, Wake::Nobody));
-        assert_eq!(state.perform(NOW, Deed::Drain, &three), (-2, Wake::Nobody));
+        assert_eq!(state.perform(NOW, CounterOp::SetOnce(5), &one), (1, Notification::Subscribers));
+        assert_eq!(state.perform(NOW, CounterOp::SetOnce(5), &one), (1, Notification::None));
+        assert_eq!(state.perform(NOW, CounterOp::Add(-7), &two), (-2, Notification::Subscribers));
+        assert_eq!(state.perform(NOW, CounterOp::Add(-7), &two), (-2, Notification::None));
+        assert_eq!(state.perform(NOW, CounterOp::Drain, &three), (-2, Notification::None));
         assert_eq!(free(&mut state), Some(0));
-        assert_eq!(state.perform(NOW, Deed::Delete, &four), (1, Wake::Nobody));
-        assert_eq!(state.perform(NOW, Deed::SetOnce(5), &five), (1, Wake::Listeners));
-        // A copy of the removal does not remove what was set since.
-        assert_eq!(state.perform(NOW, Deed::Delete, &four), (1, Wake::Nobody));
+        assert_eq!(state.perform(NOW, CounterOp::Delete, &four), (1, Notification::None));
+        assert_eq!(state.perform(NOW, CounterOp::SetOnce(5), &five), (1, Notification::Subscribers));
+        // A repeated delete does not delete what was set since.
+        assert_eq!(state.perform(NOW, CounterOp::Delete, &four), (1, Notification::None));
         assert_eq!(free(&mut state), Some(5));
         state.expire();
         assert!(!state.is_free(NOW), "the requests are still remembered");

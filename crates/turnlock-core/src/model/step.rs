@@ -2,204 +2,210 @@ use std::time::{Duration, SystemTime};
 
 use crate::{Kind, Lease, LockName, Moment, OwnerId};
 
-/// When a step is done, by the store's own reckoning.
+/// The time of a step, by the clocks of the store.
 #[derive(Clone, Copy, Debug)]
 pub struct Now {
-    /// On the clock that only goes forward: for leases.
+    /// The monotonic clock, for leases.
     pub moment: Moment,
-    /// On the wall: microseconds since 1970, for tokens.
+    /// The wall clock, for tokens: microseconds since 1970.
     pub wall: u64,
 }
 
-/// What an owner shall have of a lock: a hold of this count.
+/// One owner's claim on a name: the hold that it shall have.
 #[derive(Clone, Copy, Debug)]
 pub struct Claim<'a> {
     /// The lock, with its kind.
     pub name: &'a LockName,
-    /// Who. Used for one outermost hold and never again, so it also names the request where there is no owner.
+    /// The owner. Used for one outermost hold and never again, so it also identifies the request on a
+    /// semaphore.
     pub owner: &'a OwnerId,
-    /// The hold count that shall be.
+    /// The hold count to reach.
     pub target: u32,
-    /// How many permits, for the kinds that have them.
+    /// The number of permits, for kinds that have them.
     pub permits: u32,
-    /// A reader that comes while `under` writes: the owner of that write hold, which is the reader's own.
+    /// For a read hold inside a write hold of the same caller: the owner of the write hold.
     pub under: Option<&'a OwnerId>,
-    /// Whether the hold may be unknown to the store, so that only what the store remembers of it counts: the undo of a
-    /// request that got no answer; or the end of a hold that is so young that a store which does not remember it has lost
-    /// the grant.
+    /// `true` if the store may not know the hold, so that only what it remembers of the hold counts.
+    ///
+    /// Set for the undo of a request without a reply, and for the release of a hold so young that a store
+    /// which does not remember it has lost the grant.
     pub unsure: bool,
 }
 
 impl<'a> Claim<'a> {
-    /// A claim to a whole lock.
+    /// Creates a claim on a whole lock.
     pub fn new(name: &'a LockName, owner: &'a OwnerId, target: u32) -> Self {
         Self { name, owner, target, permits: 1, under: None, unsure: false }
     }
 }
 
-/// What else an acquire says.
+/// The options of an acquire.
 #[derive(Clone, Copy, Debug)]
-pub struct Wish {
-    /// For how long.
+pub struct AcquireOptions {
+    /// The lease of the hold.
     pub lease: Lease,
-    /// Whether the owner will wait when it is refused: then it may leave its place or its word on the store.
+    /// `true` if the owner waits when it is refused. Then it may queue, or register a writer's intent, on the
+    /// store.
     pub waits: bool,
-    /// The highest token that this client has seen of the lock.
+    /// The highest token of the lock that this client has seen.
     pub highest_token: u64,
 }
 
-/// The answer to an acquire.
+/// The reply to an acquire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Acquired {
-    /// The owner holds the lock, with at least the target count, for the lease from now on.
+    /// The owner holds the lock, with at least the target count, for at least the lease from now on.
     Granted,
-    /// The same, with the token of the grant.
+    /// As [`Granted`](Self::Granted), with a fencing token.
     GrantedWith {
         /// Higher than every token before it.
         token: u64,
     },
-    /// Others hold it; `ttl` is how long that may last at the most. `None`: unknown, or without end.
+    /// Other owners hold the lock.
     Busy {
-        /// The rest of the holder's lease.
+        /// The longest time that they may still hold it. `None` if unknown or unlimited.
         ttl: Option<Duration>,
     },
-    /// A reentry found no hold of this owner: the hold that it was to deepen is lost.
+    /// A reentry found no hold of this owner: the outer hold is lost.
     Gone,
 }
 
-/// The answer to a release.
+/// The reply to a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Released {
-    /// The owner's hold is over, and those who wait must be told.
+    /// The hold ended.
     Freed,
-    /// The owner still holds it, with the target count.
-    Lowered,
-    /// The owner did not hold it; nothing was done.
+    /// The owner still holds the lock, with the target count.
+    StillHeld,
+    /// The owner did not hold the lock. Nothing changed.
     NotHeld,
 }
 
-/// The answer to a renewal, or to a step that sets the lease.
+/// The reply to a renewal, or to a step that sets the lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Renewed {
-    /// The owner holds the lock, from now on for the lease: after a renewal, at least for that.
+    /// The owner holds the lock for the lease from now on; after a renewal, for at least the lease.
     Renewed,
-    /// After a renewal: the owner holds the lock for longer than the lease and its [margin](Lease::margin), for which nothing that
-    /// it does now is the reason. Nothing was shortened.
+    /// The owner holds the lock for longer than the renewed lease and its [margin](Lease::margin).
+    ///
+    /// A renewal never shortens a lease. An earlier request is the reason, not this one.
     Longer,
-    /// The owner does not hold it; nothing was done.
+    /// The owner does not hold the lock. Nothing changed.
     NotHeld,
 }
 
 impl Renewed {
-    /// The answer to a renewal for `lease` at `now` of a hold that lasts until `end`.
+    /// The reply to a renewal for `lease` at `now` of a hold that lasts until `end`.
     pub(super) fn until(end: Moment, now: Moment, lease: Lease) -> Self {
         if end > now + lease.as_duration() + lease.margin() { Self::Longer } else { Self::Renewed }
     }
 }
 
-/// Where a waiter of a fair lock stands.
+/// The position of a waiter in the queue of a fair lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Place {
+pub enum QueuePosition {
     /// In the queue.
     InQueue,
-    /// First in the queue, and the lock is free: it should ask.
+    /// First in the queue, and the lock is free: the waiter should send its acquire.
     ItsTurn,
-    /// Not in the queue any more: it should queue again.
-    Nowhere,
+    /// Not in the queue any more: the waiter should queue again.
+    NotInQueue,
 }
 
-/// A step on a number that has no owners. Its request has an id, and counts once however often it arrives.
+/// An operation on a counter: a semaphore or a latch.
+///
+/// Its request has an id and takes effect once, however often it arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Deed {
-    /// Sets the number if there is none. Answers 1 if it did, else 0.
+pub enum CounterOp {
+    /// Sets the number if there is none. Replies 1 if it was set, else 0.
     SetOnce(u64),
-    /// Adds to the number of permits, or takes from it. Answers the new number.
+    /// Adds to the number of permits, or subtracts from it. Replies the new number.
     Add(i64),
-    /// Gives permits back that need not have been taken. Answers the new number.
+    /// Adds permits that need not have been acquired. Replies the new number.
     Release(u32),
-    /// Sets the number of all permits, free and taken. Answers the number of free ones.
+    /// Sets the total number of permits, free and taken. Replies the number of free ones.
     SetTotal(u64),
-    /// Takes all free permits. Answers how many.
+    /// Takes all free permits. Replies how many.
     Drain,
-    /// One less on a latch. Answers the count that is left.
+    /// Decrements a latch. Replies the remaining count.
     CountDown,
-    /// Removes it. Answers 1 if it was there, else 0.
+    /// Deletes the counter. Replies 1 if it existed, else 0.
     Delete,
 }
 
-/// Who must be told of a step.
+/// The waiters to notify after a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wake {
-    /// Nobody.
-    Nobody,
-    /// All who listen on the channel of the name.
-    Listeners,
+pub enum Notification {
+    /// No waiter.
+    None,
+    /// All subscribers of the name's channel.
+    Subscribers,
     /// One waiter of a fair lock, on its own channel.
     Waiter(OwnerId),
 }
 
-/// Who has something of a thing, by any step of the past.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Parties {
-    /// Who holds it, or a part of it.
-    pub holding: Vec<OwnerId>,
-    /// Who has left a place in a queue, or its word, there.
-    pub waiting: Vec<OwnerId>,
-}
-
-impl Wake {
-    /// All who listen, if something happened that they must know; else nobody.
-    pub(super) fn if_so(something_happened: bool) -> Self {
-        if something_happened { Self::Listeners } else { Self::Nobody }
+impl Notification {
+    /// [`Subscribers`](Self::Subscribers) if `condition` is true, else [`None`](Self::None).
+    pub(super) fn subscribers_if(condition: bool) -> Self {
+        if condition { Self::Subscribers } else { Self::None }
     }
 }
 
-/// What a thing looks like from outside.
+/// The owners that a state mentions, whether their leases have ended or not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Owners {
+    /// The owners of holds or permits.
+    pub holders: Vec<OwnerId>,
+    /// The owners in a queue, or with a writer's intent.
+    pub waiters: Vec<OwnerId>,
+}
+
+/// The state of a primitive as seen from outside.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
-    /// Who holds it.
-    pub holders: Vec<HolderPicture>,
-    /// The rest of the lease; `None` when nobody holds it, or somebody does without end.
+    /// The current holders.
+    pub holders: Vec<HolderSnapshot>,
+    /// The rest of the lease. `None` if there is no holder, or the hold does not expire.
     pub ttl: Option<Duration>,
-    /// Who waits on the store, the first first. Only a fair lock knows.
+    /// The waiters on the store, in order. Only fair locks have a queue there.
     pub queue: Vec<OwnerId>,
-    /// The last token. Only a fenced lock has one.
+    /// The last token, of a fenced lock.
     pub token: Option<u64>,
-    /// Free permits, or the count of a latch. `None` when there is no such thing, or it was not set yet.
+    /// Free permits, or the count of a latch. `None` for other kinds, or if it was not set.
     pub number: Option<i64>,
 }
 
-/// One holder, as seen from outside.
+/// One holder as seen from outside.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HolderPicture {
-    /// Who, or the id of a permit.
+pub struct HolderSnapshot {
+    /// The owner, or the id of a permit.
     pub owner: OwnerId,
-    /// How often.
+    /// The hold count.
     pub count: u64,
-    /// As what.
+    /// How it holds.
     pub role: Role,
-    /// The rest of its own lease, where each holder has one of its own.
+    /// The rest of this holder's lease, for kinds where each holder has its own.
     pub ttl: Option<Duration>,
-    /// When the hold began, where the store knows it.
+    /// When the hold began, if the store knows it.
     pub since: Option<SystemTime>,
 }
 
-/// As what somebody holds.
+/// How an owner holds a primitive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// Alone.
+    /// Exclusively.
     Holder,
-    /// With other readers.
+    /// Shared with other readers.
     Reader,
-    /// Alone, with the right to read as well.
+    /// Exclusively, as the writer of a read-write lock.
     Writer,
-    /// Of one permit.
+    /// As one of several permits.
     Permit,
 }
 
 impl Role {
-    /// Whether one in this role holds a lock of this kind: of a read-write lock, this side of it.
-    pub fn is_of(self, kind: Kind) -> bool {
+    /// Returns `true` if a holder in this role holds a lock of this kind: of a read-write lock, this side.
+    pub fn matches_kind(self, kind: Kind) -> bool {
         match kind {
             Kind::Read => self == Self::Reader,
             Kind::Write => self == Self::Writer,

@@ -1,42 +1,42 @@
-//! A client: its turns, and what it has on the way.
+//! A client: its turns, and its requests on the network.
 
 use crate::network::{Connection, Reply, Request, Step, Stray};
-use crate::rules::{Habits, Rules};
+use crate::rules::{ClientProfile, Rules};
 use crate::turn::{Outcome, Phase, Turn};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Client {
     pub(crate) turns_begun: u8,
     reentries_left: u8,
-    /// The turn that it is in, and older ones whose end it still sees to in the background.
+    /// The current turn, and older ones that are still being released in the background.
     pub(crate) turns: Vec<Turn>,
     pub(crate) connection: Connection,
-    /// Kept sorted: it is a bag, and two orders of it are one state.
+    /// A multiset, sorted so that equal ones are one state.
     pub(crate) strays: Vec<Stray>,
 }
 
-/// A client took a hold for lost that was not.
+/// A client considered a hold lost that was not.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FalseLoss;
 
 impl Client {
-    pub(crate) fn new(habits: Habits) -> Self {
+    pub(crate) fn new(profile: ClientProfile) -> Self {
         Self {
             turns_begun: 0,
-            reentries_left: habits.reentries,
+            reentries_left: profile.reentries,
             turns: Vec::new(),
             connection: Connection::first(),
             strays: Vec::new(),
         }
     }
 
-    pub(crate) fn is_at_rest(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.turns.is_empty() && self.connection.is_empty() && self.strays.is_empty()
     }
 
-    pub(crate) fn may_begin(&self, habits: Habits) -> bool {
-        let may_overlap = habits.hurries && self.turns.iter().all(Turn::is_ending);
-        self.turns_begun < habits.turns && (self.turns.is_empty() || may_overlap)
+    pub(crate) fn may_begin(&self, profile: ClientProfile) -> bool {
+        let may_overlap = profile.overlaps_turns && self.turns.iter().all(Turn::is_ending);
+        self.turns_begun < profile.turns && (self.turns.is_empty() || may_overlap)
     }
 
     pub(crate) fn begin(&mut self) {
@@ -45,9 +45,9 @@ impl Client {
         self.send(self.turns.len() - 1, Step::Acquire { target: 1 });
     }
 
-    /// The steps of a turn that the caller may ask for now.
-    pub(crate) fn possible_steps(&self, index: usize, habits: Habits) -> Vec<Step> {
-        self.turns[index].possible_steps(habits.renews, self.reentries_left > 0)
+    /// The steps of a turn that the client may send now.
+    pub(crate) fn possible_steps(&self, index: usize, profile: ClientProfile) -> Vec<Step> {
+        self.turns[index].possible_steps(profile.renews, self.reentries_left > 0)
     }
 
     pub(crate) fn send(&mut self, index: usize, step: Step) {
@@ -59,65 +59,67 @@ impl Client {
         self.connection.requests.push_back(Request { turn: turn.number, step, awaited: true });
     }
 
-    /// The caller wants the lock no longer, while an acquire is on its way.
+    /// The caller gives up while an acquire is under way.
     pub(crate) fn cancel(&mut self, index: usize, rules: Rules) {
         let turn = &mut self.turns[index];
-        if rules.undo_after_answer {
+        if rules.undo_after_reply {
             turn.phase = Phase::Cancelled;
             return;
         }
         turn.phase = Phase::Undoing;
         turn.sent = None;
-        let overtaken = self.connection.let_overtake(turn.number);
+        let overtaken = self.connection.detach_requests(turn.number);
         self.add_strays(overtaken);
-        self.see_to_ends();
+        self.send_final_releases();
     }
 
-    /// The caller wants the lock no longer, while nothing is on its way.
+    /// The caller gives up while no request is under way.
     pub(crate) fn give_up(&mut self, index: usize) {
         self.end_unheld(index);
-        self.see_to_ends();
+        self.send_final_releases();
     }
 
-    /// No answer to the step of this turn came in time; the connection stays.
+    /// The reply to the step of this turn times out. The connection stays.
     pub(crate) fn time_out(&mut self, index: usize) {
-        self.connection.stop_listening(self.turns[index].number);
-        self.turns[index].hear_nothing();
-        self.see_to_ends();
+        self.connection.abandon_replies(self.turns[index].number);
+        self.turns[index].lose_reply();
+        self.send_final_releases();
     }
 
     pub(crate) fn break_connection(&mut self) {
         let strays = self.connection.break_off();
         self.add_strays(strays);
         for turn in &mut self.turns {
-            turn.hear_nothing();
+            turn.lose_reply();
         }
-        self.see_to_ends();
+        self.send_final_releases();
     }
 
-    /// Whether time may pass the window of this turn: not before what is in order has arrived in order.
+    /// Returns `true` if the arrival window of this turn may end.
+    ///
+    /// Not before the requests on the connection have arrived in order.
     pub(crate) fn may_close_window(&self, index: usize) -> bool {
         let turn = &self.turns[index];
         turn.waits_for_window() && !self.connection.has_abandoned_acquire(turn.number)
     }
 
-    /// From now on no acquire of this turn that was ever given up on can arrive.
+    /// Ends the arrival window: no abandoned acquire of this turn can arrive any more.
     pub(crate) fn close_window(&mut self, index: usize) {
         let turn = &mut self.turns[index];
         turn.close_window();
-        // Releases and renewals have no window: the protocol must bear them however late they come.
+        // Releases and renewals have no window: the protocol must tolerate them however late they arrive.
         let number = turn.number;
         self.strays.retain(|stray| stray.request.turn != number || !stray.request.step.is_acquire());
     }
 
-    pub(crate) fn hear(&mut self, reply: Reply, rules: Rules) -> Result<(), FalseLoss> {
+    pub(crate) fn receive(&mut self, reply: Reply, rules: Rules) -> Result<(), FalseLoss> {
         let number = reply.request.turn;
         let Some(index) = self.turns.iter().position(|turn| turn.number == number) else {
             return Ok(());
         };
         let turn = &mut self.turns[index];
-        match turn.hear(reply.answer, rules) {
-            Outcome::GoesOn => {}
+        match turn.receive(reply.value, rules) {
+            Outcome::Continues => {}
             Outcome::NeverHeld => self.end_unheld(index),
             Outcome::Lost if !turn.expired => return Err(FalseLoss),
             Outcome::Lost if rules.undo_when_lost => self.end_unheld(index),
@@ -125,11 +127,11 @@ impl Client {
                 self.turns.remove(index);
             }
         }
-        self.see_to_ends();
+        self.send_final_releases();
         Ok(())
     }
 
-    /// Ends a turn that holds nothing now. Only an acquire that may still arrive makes it need an undo.
+    /// Ends a turn that holds nothing. It needs an undo only if one of its acquires may still arrive.
     fn end_unheld(&mut self, index: usize) {
         if self.turns[index].doubt.is_some() {
             self.turns[index].phase = Phase::Undoing;
@@ -138,8 +140,8 @@ impl Client {
         }
     }
 
-    /// The last release of a turn does not wait for anybody: it is sent at once, and again, until the turn is ended.
-    fn see_to_ends(&mut self) {
+    /// Sends the final release of each ending turn, at once and again until the turn has ended.
+    fn send_final_releases(&mut self) {
         for index in 0..self.turns.len() {
             if self.turns[index].is_ending() && self.turns[index].sent.is_none() {
                 self.send(index, Step::Release { target: 0 });

@@ -1,10 +1,10 @@
-//! What is on the way between a client and the server.
+//! Requests and replies under way between a client and the server.
 
 use std::collections::VecDeque;
 
 use turnlock_core::model::{Acquired, Released, Renewed};
 
-/// What a client asks of the server.
+/// A step that a client requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Step {
     Acquire { target: u32 },
@@ -12,31 +12,31 @@ pub(crate) enum Step {
     Renew,
 }
 
-/// What the server said.
+/// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Answer {
+pub(crate) enum ReplyValue {
     Acquired(Acquired),
     Released(Released),
     Renewed(Renewed),
 }
 
-/// A step on its way to the server. Which owner it names follows from the turn.
+/// A step under way to the server. Its owner follows from the turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Request {
     pub(crate) turn: u8,
     pub(crate) step: Step,
-    /// Whether the client still listens for the answer.
+    /// `true` while the client waits for the reply.
     pub(crate) awaited: bool,
 }
 
-/// An answer on its way to the client, with the request that it belongs to.
+/// A reply under way to the client, with its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Reply {
     pub(crate) request: Request,
-    pub(crate) answer: Answer,
+    pub(crate) value: ReplyValue,
 }
 
-/// The connection that a client uses now. It keeps the order, both ways.
+/// The current connection of a client. It preserves order in both directions.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Connection {
     pub(crate) number: u64,
@@ -53,36 +53,36 @@ impl Connection {
         self.requests.is_empty() && self.replies.is_empty()
     }
 
-    /// Whether an acquire of `turn` that nobody waits for any more has yet to reach the server.
+    /// Returns `true` if an acquire of `turn` whose reply is not awaited has yet to reach the server.
     pub(crate) fn has_abandoned_acquire(&self, turn: u8) -> bool {
         self.requests
             .iter()
             .any(|request| request.turn == turn && !request.awaited && request.step.is_acquire())
     }
 
-    /// The client stops listening: the request travels on, its answer will go nowhere.
-    pub(crate) fn stop_listening(&mut self, turn: u8) {
+    /// The client stops waiting for replies to `turn`. Its requests stay under way.
+    pub(crate) fn abandon_replies(&mut self, turn: u8) {
         for request in self.requests.iter_mut().filter(|request| request.turn == turn) {
             request.awaited = false;
         }
         self.replies.retain(|reply| reply.request.turn != turn);
     }
 
-    /// The connection breaks, and the next one takes its place. What was not answered is astray from now on.
+    /// Breaks the connection and opens the next one. Requests without a received reply become strays.
     pub(crate) fn break_off(&mut self) -> Vec<Stray> {
-        let unheard = self.replies.drain(..).map(|reply| Stray::answered(reply.request));
-        let unsent = self.requests.drain(..).map(Stray::unanswered);
-        let strays = unheard.chain(unsent).collect();
+        let unreceived = self.replies.drain(..).map(|reply| Stray::delivered(reply.request));
+        let undelivered = self.requests.drain(..).map(Stray::undelivered);
+        let strays = unreceived.chain(undelivered).collect();
         self.number += 1;
         strays
     }
 
-    /// The requests of `turn` go on alone, no longer in order with what is sent after them. No correct client does it.
-    pub(crate) fn let_overtake(&mut self, turn: u8) -> Vec<Stray> {
-        self.stop_listening(turn);
-        let (overtaken, kept) = self.requests.drain(..).partition(|request| request.turn == turn);
-        self.requests = kept;
-        overtaken.into_iter().map(Stray::unanswered).collect()
+    /// Takes the requests of `turn` out of order with later ones. No correct client does that.
+    pub(crate) fn detach_requests(&mut self, turn: u8) -> Vec<Stray> {
+        self.abandon_replies(turn);
+        let (detached, remaining) = self.requests.drain(..).partition(|request| request.turn == turn);
+        self.requests = remaining;
+        detached.into_iter().map(Stray::undelivered).collect()
     }
 }
 
@@ -92,29 +92,30 @@ impl Step {
     }
 }
 
-/// A request of a broken connection: it may reach the server at any time, in any order, or never.
+/// A request of a broken connection. It may arrive at any time, in any order, or never.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Stray {
     pub(crate) request: Request,
-    /// How many more times something on the way may deliver it.
+    /// How many more times it may arrive.
     pub(crate) deliveries_left: u8,
-    /// Whether it reached the server after the break.
-    pub(crate) came_late: bool,
+    /// `true` if it arrived after the break.
+    pub(crate) arrived_late: bool,
 }
 
 impl Stray {
-    /// The server may not have seen it yet: it may come late. Acquires may come twice; a second copy of anything else
-    /// only finds what the first one left.
-    fn unanswered(request: Request) -> Self {
+    /// A request that the server may not have received yet, and that may arrive late.
+    ///
+    /// Acquires may arrive twice. A second copy of any other step changes nothing.
+    fn undelivered(request: Request) -> Self {
         Self::new(request, if request.step.is_acquire() { 2 } else { 1 })
     }
 
-    /// The server has seen it, so whatever comes now is a replay.
-    fn answered(request: Request) -> Self {
+    /// A request that the server has received: a later arrival is a duplicate.
+    fn delivered(request: Request) -> Self {
         Self::new(request, 1)
     }
 
     fn new(request: Request, deliveries_left: u8) -> Self {
-        Self { request: Request { awaited: false, ..request }, deliveries_left, came_late: false }
+        Self { request: Request { awaited: false, ..request }, deliveries_left, arrived_late: false }
     }
 }

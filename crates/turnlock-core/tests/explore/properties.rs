@@ -1,86 +1,93 @@
-//! What must be true in every state, and what must happen in some.
+//! The properties: what must be true in every state, and what must happen in some.
 
 use stateright::Property;
 
 use crate::client::Client;
-use crate::protocol::{Harm, Protocol, State};
+use crate::protocol::{Protocol, State, Violation};
 use crate::turn::{Phase, Turn};
 
-type Claim = Property<Protocol>;
+type ProtocolProperty = Property<Protocol>;
 
 pub(crate) const COUNT_IS_RIGHT: &str = "the count is right";
-pub(crate) const OTHERS_UNHARMED: &str = "no step changes the hold of another owner";
-pub(crate) const BELIEF_UNHARMED: &str = "no old step removes a hold that its client believes in";
-pub(crate) const LOSS_IS_TRUE: &str = "what is called lost had expired";
-pub(crate) const HOLDER_HAS_A_TURN: &str = "who holds has a turn that will end it";
-pub(crate) const FREE_AT_REST: &str = "the lock is free when all is at rest";
-pub(crate) const ONE_AT_A_TIME: &str = "two believe only if a lease ended";
+pub(crate) const OTHER_HOLDS_UNCHANGED: &str = "no step changes the hold of another owner";
+pub(crate) const VALID_HOLD_KEPT: &str = "no late step removes a hold that its client considers valid";
+pub(crate) const LOSS_IS_TRUE: &str = "a hold reported as lost had expired";
+pub(crate) const HOLDER_HAS_A_TURN: &str = "every hold has a turn that will end it";
+pub(crate) const FREE_WHEN_IDLE: &str = "the lock is free when all clients are idle";
+pub(crate) const ONE_AT_A_TIME: &str = "two clients consider the lock theirs only if a lease expired";
 
-/// The safety properties: all that [`Property::always`] is about.
+/// The safety properties: those checked by [`Property::always`].
 pub(crate) const SAFETY: [&str; 7] = [
     COUNT_IS_RIGHT,
-    OTHERS_UNHARMED,
-    BELIEF_UNHARMED,
+    OTHER_HOLDS_UNCHANGED,
+    VALID_HOLD_KEPT,
     LOSS_IS_TRUE,
     HOLDER_HAS_A_TURN,
-    FREE_AT_REST,
+    FREE_WHEN_IDLE,
     ONE_AT_A_TIME,
 ];
 
-pub(crate) fn all() -> Vec<Claim> {
+pub(crate) fn all() -> Vec<ProtocolProperty> {
     vec![
-        Claim::always(COUNT_IS_RIGHT, |protocol, state| {
+        ProtocolProperty::always(COUNT_IS_RIGHT, |protocol, state| {
             turns(state).all(|(client, turn)| count_is_right(protocol, state, client, turn))
         }),
-        Claim::always(OTHERS_UNHARMED, |_, state| state.harm != Some(Harm::OthersHoldChanged)),
-        Claim::always(BELIEF_UNHARMED, |_, state| state.harm != Some(Harm::BelievedHoldRemoved)),
-        Claim::always(LOSS_IS_TRUE, |_, state| state.harm != Some(Harm::FalseLoss)),
-        Claim::always(HOLDER_HAS_A_TURN, |protocol, state| {
+        ProtocolProperty::always(OTHER_HOLDS_UNCHANGED, |_, state| {
+            state.violation != Some(Violation::OtherHoldChanged)
+        }),
+        ProtocolProperty::always(VALID_HOLD_KEPT, |_, state| {
+            state.violation != Some(Violation::ValidHoldRemoved)
+        }),
+        ProtocolProperty::always(LOSS_IS_TRUE, |_, state| state.violation != Some(Violation::FalseLoss)),
+        ProtocolProperty::always(HOLDER_HAS_A_TURN, |protocol, state| {
             is_free(state) || turns(state).any(|(client, turn)| holds(protocol, state, client, turn))
         }),
-        // Follows from the one before, and is what a user would notice.
-        Claim::always(FREE_AT_REST, |_, state| {
-            let at_rest = state.clients.iter().all(Client::is_at_rest);
-            !at_rest || is_free(state)
+        // Follows from the property before, and is what a user would notice.
+        ProtocolProperty::always(FREE_WHEN_IDLE, |_, state| {
+            let all_idle = state.clients.iter().all(Client::is_idle);
+            !all_idle || is_free(state)
         }),
-        Claim::always(ONE_AT_A_TIME, |_, state| {
-            turns(state).filter(|(_, turn)| turn.believes() && !turn.expired).count() < 2
+        ProtocolProperty::always(ONE_AT_A_TIME, |_, state| {
+            turns(state).filter(|(_, turn)| turn.is_holding() && !turn.expired).count() < 2
         }),
-        Claim::sometimes("both clients finish all turns", |protocol, state| {
+        ProtocolProperty::sometimes("both clients finish all turns", |protocol, state| {
             let mut clients = state.clients.iter().zip(protocol.bounds.clients);
-            clients.all(|(client, habits)| client.turns_begun == habits.turns && client.is_at_rest())
+            clients.all(|(client, profile)| client.turns_begun == profile.turns && client.is_idle())
         }),
-        Claim::sometimes("an acquire comes late", |_, state| {
+        ProtocolProperty::sometimes("an acquire arrives late", |_, state| {
             let mut strays = state.clients.iter().flat_map(|client| &client.strays);
-            strays.any(|stray| stray.came_late && stray.request.step.is_acquire())
+            strays.any(|stray| stray.arrived_late && stray.request.step.is_acquire())
         }),
-        Claim::sometimes("an undo that is repeated finds something to undo", |protocol, state| {
+        ProtocolProperty::sometimes("a repeated undo finds a hold to end", |protocol, state| {
             turns(state).any(|(client, turn)| {
-                turn.phase == Phase::Undoing && turn.sends_again() && holds(protocol, state, client, turn)
+                turn.phase == Phase::Undoing && turn.is_resending() && holds(protocol, state, client, turn)
             })
         }),
-        Claim::sometimes("a resend is granted, the first send in doubt", |_, state| {
-            turns(state).any(|(_, turn)| turn.believes() && turn.doubt.is_some())
+        ProtocolProperty::sometimes("a resend is granted, the first send in doubt", |_, state| {
+            turns(state).any(|(_, turn)| turn.is_holding() && turn.doubt.is_some())
         }),
-        Claim::sometimes("a cancelled acquire is granted", |protocol, state| {
+        ProtocolProperty::sometimes("a cancelled acquire is granted", |protocol, state| {
             turns(state)
                 .any(|(client, turn)| turn.phase == Phase::Cancelled && holds(protocol, state, client, turn))
         }),
-        Claim::sometimes("a turn begins while the last one is being ended", |_, state| {
+        ProtocolProperty::sometimes("a turn begins while the last one is being released", |_, state| {
             state.clients.iter().any(|client| client.turns.len() > 1)
         }),
-        Claim::sometimes("a lock is reentered", |_, state| {
+        ProtocolProperty::sometimes("a lock is reentered", |_, state| {
             turns(state).any(|(_, turn)| turn.phase == Phase::Holding { count: 2 })
         }),
-        Claim::sometimes("a client believes in a hold that another has", |protocol, state| {
-            turns(state).any(|(client, turn)| {
-                turn.believes() && !is_free(state) && !holds(protocol, state, client, turn)
-            })
-        }),
+        ProtocolProperty::sometimes(
+            "a client considers a lock its own that another client holds",
+            |protocol, state| {
+                turns(state).any(|(client, turn)| {
+                    turn.is_holding() && !is_free(state) && !holds(protocol, state, client, turn)
+                })
+            },
+        ),
     ]
 }
 
-/// A client that knows all there is to know has, on the server, the count that it believes in.
+/// A client without requests under way or in doubt has the count on the server that it assumes.
 fn count_is_right(protocol: &Protocol, state: &State, client: usize, turn: &Turn) -> bool {
     let Phase::Holding { count } = turn.phase else {
         return true;
@@ -102,7 +109,7 @@ fn is_free(state: &State) -> bool {
     state.snapshot().holders.is_empty()
 }
 
-/// Whether the server has this turn as the holder.
+/// Returns `true` if the owner of this turn is the holder on the server.
 fn holds(protocol: &Protocol, state: &State, client: usize, turn: &Turn) -> bool {
     let owner = protocol.owner(client, turn.number);
     state.snapshot().holders.iter().any(|holder| holder.owner == *owner)

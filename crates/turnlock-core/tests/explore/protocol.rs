@@ -1,23 +1,23 @@
-//! Two clients and a server, and everything that can happen between them.
+//! Two clients, a server, and all actions that are possible between them.
 
 use stateright::{Model, Property};
 use turnlock_core::model::{LockState, Snapshot};
 use turnlock_core::{Lease, Moment, OwnerId};
 
 use crate::client::Client;
-use crate::network::{Answer, Reply, Request, Step};
+use crate::network::{Reply, ReplyValue, Request, Step};
 use crate::properties;
 use crate::rules::{Bounds, Faults, Rules};
 use crate::turn::Phase;
 
-/// The server's clock stands still: a lease ends by [`Action::Expire`], at any time, and by nothing else.
+/// The server's clock stands still: a lease expires by [`Action::Expire`] only, at any time.
 const NOW: Moment = Moment::from_micros(0);
 
 #[derive(Clone, Debug)]
 pub(crate) struct Protocol {
     pub(crate) rules: Rules,
     pub(crate) bounds: Bounds,
-    /// The owners of each client's turns, made once: making their texts would take most of the time.
+    /// The owners of each client's turns, created once: formatting them would take most of the time.
     owners: [Vec<OwnerId>; 2],
 }
 
@@ -26,21 +26,21 @@ pub(crate) struct State {
     pub(crate) lock: LockState,
     pub(crate) clients: [Client; 2],
     pub(crate) faults_left: Faults,
-    /// Something that must not happen, and did.
-    pub(crate) harm: Option<Harm>,
+    /// A safety violation that happened.
+    pub(crate) violation: Option<Violation>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Harm {
-    /// A step changed a hold of another owner.
-    OthersHoldChanged,
-    /// A step removed a hold that its client believed in and was not giving back.
-    BelievedHoldRemoved,
-    /// A client was told that its hold is lost, and it had not expired.
+pub(crate) enum Violation {
+    /// A step changed the hold of another owner.
+    OtherHoldChanged,
+    /// A step removed a hold that its client considered valid and was not releasing.
+    ValidHoldRemoved,
+    /// A client considered its hold lost, and it had not expired.
     FalseLoss,
 }
 
-/// Numbers are those of the client, and of the turn or stray in its list.
+/// The numbers are those of the client, and of the turn or stray in its list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     Begin(usize),
@@ -62,7 +62,7 @@ impl Protocol {
             let number = if rules.new_number_for_every_hold { turn } else { 1 };
             OwnerId::from_wire(&format!("{client}:{number}"))
         };
-        let [first, second] = bounds.clients.map(|habits| 1..=habits.turns);
+        let [first, second] = bounds.clients.map(|profile| 1..=profile.turns);
         Self {
             rules,
             bounds,
@@ -77,23 +77,25 @@ impl Protocol {
         &self.owners[client][usize::from(turn) - 1]
     }
 
-    /// The server takes one step.
-    fn apply(&self, state: &mut State, client: usize, request: Request) -> Answer {
+    /// Executes one step on the server.
+    fn apply(&self, state: &mut State, client: usize, request: Request) -> ReplyValue {
         let owner = self.owner(client, request.turn);
         let before = state.snapshot();
         let lock = &mut state.lock;
-        let answer = match self.as_the_server_reads_it(request.step, &before, owner) {
-            Step::Acquire { target } => Answer::Acquired(lock.acquire(NOW, owner, target, Lease::WATCHDOG)),
-            Step::Release { target } => Answer::Released(lock.release(NOW, owner, target)),
-            Step::Renew => Answer::Renewed(lock.renew(NOW, owner, Some(Lease::WATCHDOG))),
+        let value = match self.resolve_relative_count(request.step, &before, owner) {
+            Step::Acquire { target } => {
+                ReplyValue::Acquired(lock.acquire(NOW, owner, target, Lease::WATCHDOG))
+            }
+            Step::Release { target } => ReplyValue::Released(lock.release(NOW, owner, target)),
+            Step::Renew => ReplyValue::Renewed(lock.renew(NOW, owner, Some(Lease::WATCHDOG))),
         };
         let after = state.snapshot();
-        state.harm = state.harm.or(self.harm_done(state, client, owner, &before, &after));
-        answer
+        state.violation = state.violation.or(self.violation_by(state, client, owner, &before, &after));
+        value
     }
 
-    /// With relative counts, what a step does depends on what the server has.
-    fn as_the_server_reads_it(&self, step: Step, before: &Snapshot, owner: &OwnerId) -> Step {
+    /// With relative counts, the effect of a step depends on the count on the server.
+    fn resolve_relative_count(&self, step: Step, before: &Snapshot, owner: &OwnerId) -> Step {
         let held = before.holders.iter().find(|holder| holder.owner == *owner);
         let Some(held) = held.filter(|_| !self.rules.absolute_counts) else {
             return step;
@@ -106,24 +108,25 @@ impl Protocol {
         }
     }
 
-    fn harm_done(
+    fn violation_by(
         &self,
         state: &State,
         client: usize,
         owner: &OwnerId,
         before: &Snapshot,
         after: &Snapshot,
-    ) -> Option<Harm> {
+    ) -> Option<Violation> {
         let holder = before.holders.first()?;
         if holder.owner != *owner {
-            return (before != after).then_some(Harm::OthersHoldChanged);
+            return (before != after).then_some(Violation::OtherHoldChanged);
         }
-        // A client that gives its hold back believes in it no longer, so its own current release is not meant here.
-        let believed = state.clients[client]
+        // A client that releases its hold does not consider it valid any more, so its own release is no
+        // violation.
+        let is_valid = state.clients[client]
             .turns
             .iter()
-            .any(|turn| turn.believes() && self.owner(client, turn.number) == owner);
-        (believed && after.holders.is_empty()).then_some(Harm::BelievedHoldRemoved)
+            .any(|turn| turn.is_holding() && self.owner(client, turn.number) == owner);
+        (is_valid && after.holders.is_empty()).then_some(Violation::ValidHoldRemoved)
     }
 
     fn expire(&self, state: &mut State) {
@@ -139,16 +142,16 @@ impl Protocol {
 
     fn actions_of(&self, state: &State, number: usize, actions: &mut Vec<Action>) {
         let client = &state.clients[number];
-        let habits = self.bounds.clients[number];
-        if client.may_begin(habits) {
+        let profile = self.bounds.clients[number];
+        if client.may_begin(profile) {
             actions.push(Action::Begin(number));
         }
         for (index, turn) in client.turns.iter().enumerate() {
-            let steps = client.possible_steps(index, habits);
+            let steps = client.possible_steps(index, profile);
             actions.extend(steps.into_iter().map(|step| Action::Send(number, index, step)));
             match (turn.phase, turn.sent) {
-                (Phase::Asking, Some(_)) => actions.push(Action::Cancel(number, index)),
-                (Phase::Asking, None) => actions.push(Action::GiveUp(number, index)),
+                (Phase::Acquiring, Some(_)) => actions.push(Action::Cancel(number, index)),
+                (Phase::Acquiring, None) => actions.push(Action::GiveUp(number, index)),
                 _ => {}
             }
             if turn.sent.is_some() && state.faults_left.timeouts > 0 {
@@ -164,7 +167,8 @@ impl Protocol {
         if !client.connection.replies.is_empty() {
             actions.push(Action::DeliverReply(number));
         }
-        // A break while nothing is on its way or in doubt would change the number of the connection and nothing else.
+        // A break while nothing is on its way or in doubt would change the number of the connection and
+        // nothing else.
         let matters = !client.connection.is_empty() || client.turns.iter().any(|turn| turn.doubt.is_some());
         if matters && state.faults_left.breaks > 0 {
             actions.push(Action::Break(number));
@@ -174,10 +178,10 @@ impl Protocol {
 
     fn deliver_request(&self, state: &mut State, number: usize) -> Option<()> {
         let request = state.clients[number].connection.requests.pop_front()?;
-        let answer = self.apply(state, number, request);
+        let value = self.apply(state, number, request);
         if request.awaited {
             let replies = &mut state.clients[number].connection.replies;
-            replies.push_back(Reply { request, answer });
+            replies.push_back(Reply { request, value });
         }
         Some(())
     }
@@ -185,8 +189,8 @@ impl Protocol {
     fn deliver_reply(&self, state: &mut State, number: usize) -> Option<()> {
         let client = &mut state.clients[number];
         let reply = client.connection.replies.pop_front()?;
-        if client.hear(reply, self.rules).is_err() {
-            state.harm = Some(Harm::FalseLoss);
+        if client.receive(reply, self.rules).is_err() {
+            state.violation = Some(Violation::FalseLoss);
         }
         Some(())
     }
@@ -195,7 +199,7 @@ impl Protocol {
         let mut stray = state.clients[number].strays.remove(index);
         self.apply(state, number, stray.request);
         stray.deliveries_left -= 1;
-        stray.came_late = true;
+        stray.arrived_late = true;
         if stray.deliveries_left > 0 {
             let strays = &mut state.clients[number].strays;
             strays.push(stray);
@@ -206,7 +210,7 @@ impl Protocol {
 
 impl State {
     pub(crate) fn snapshot(&self) -> Snapshot {
-        // Looking could let a lease end, so the model wants it mutable; with this clock nothing ends.
+        // A snapshot can expire a lease, so it needs a mutable state. With this clock nothing expires.
         self.lock.clone().snapshot(NOW)
     }
 }
@@ -220,12 +224,12 @@ impl Model for Protocol {
             lock: LockState::default(),
             clients: self.bounds.clients.map(Client::new),
             faults_left: self.bounds.faults,
-            harm: None,
+            violation: None,
         }]
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
-        if state.harm.is_some() {
+        if state.violation.is_some() {
             return;
         }
         for number in 0..state.clients.len() {

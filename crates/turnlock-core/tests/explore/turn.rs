@@ -1,47 +1,48 @@
-//! One outermost hold: what the client believes, what it may do next, and what it makes of an answer.
+//! One outermost hold as the client sees it: its state, its next steps, and how it handles replies.
 
 use std::time::Duration;
 
 use turnlock_core::model::{Acquired, Released, Renewed};
-use turnlock_core::verdict::{NotHeld, not_held};
+use turnlock_core::not_held::{self, NotHeld};
 use turnlock_core::{Doubt, Moment};
 
-use crate::network::{Answer, Step};
+use crate::network::{ReplyValue, Step};
 use crate::rules::Rules;
 
-/// How long a request may still arrive. Its length means nothing here: it closes when the exploration says so.
+/// How long a request may still arrive. The exploration ends the window at any time, so its length does not
+/// matter.
 const WINDOW: Duration = Duration::from_secs(1);
-/// The number of a connection that nobody uses, to ask whether time alone settles a doubt.
-const ELSEWHERE: u64 = u64::MAX;
+/// A connection that no client uses, to check whether time alone settles a doubt.
+const OTHER_CONNECTION: u64 = u64::MAX;
 
-/// One outermost hold, from the first acquire to an end that is certain.
+/// One outermost hold, from the first acquire to its certain end.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Turn {
     pub(crate) number: u8,
     pub(crate) phase: Phase,
-    /// The step that has no answer yet. There is never a second one.
+    /// The step under way. There is at most one.
     pub(crate) sent: Option<Sent>,
-    /// The step to send again: it got no answer, or an answer that settled nothing.
-    again: Option<Step>,
+    /// The step to resend: it got no reply, or one that settled nothing.
+    resend: Option<Step>,
     /// Acquires that may still arrive.
     pub(crate) doubt: Option<Doubt>,
-    /// The time of the doubt; it moves when its window closes.
+    /// The time by which doubts are checked. It moves when the window ends.
     now: Moment,
-    /// Whether a hold of this turn expired. The client does not know: only the properties may read it.
+    /// `true` if a hold of this turn expired. The client does not know: only the properties may read it.
     pub(crate) expired: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Phase {
-    /// It wants the lock.
-    Asking,
-    /// It wants it no longer, but has to hear what became of its acquire.
+    /// It sends acquires.
+    Acquiring,
+    /// The caller gave up, and the reply to the acquire is awaited.
     Cancelled,
-    /// It believes that it holds.
+    /// It considers the hold valid.
     Holding { count: u32 },
-    /// It gives back what it held.
+    /// It releases its hold.
     Releasing,
-    /// It gives back what it may hold without wanting it.
+    /// It releases a hold that it may have and does not want.
     Undoing,
 }
 
@@ -53,15 +54,15 @@ pub(crate) struct Sent {
     resent: bool,
 }
 
-/// What an answer does to a turn.
+/// The effect of a reply on a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    GoesOn,
-    /// It held nothing and wants nothing.
+    Continues,
+    /// It held nothing, and the caller gave up.
     NeverHeld,
-    /// The server says that the hold is gone.
+    /// The server replied that the hold is gone.
     Lost,
-    /// Its last release was answered, and nothing is in doubt.
+    /// Its final release got a reply, and nothing is in doubt.
     Ended,
 }
 
@@ -69,16 +70,16 @@ impl Turn {
     pub(crate) fn new(number: u8) -> Self {
         Self {
             number,
-            phase: Phase::Asking,
+            phase: Phase::Acquiring,
             sent: None,
-            again: None,
+            resend: None,
             doubt: None,
             now: Moment::default(),
             expired: false,
         }
     }
 
-    pub(crate) fn believes(&self) -> bool {
+    pub(crate) fn is_holding(&self) -> bool {
         matches!(self.phase, Phase::Holding { .. })
     }
 
@@ -86,23 +87,23 @@ impl Turn {
         matches!(self.phase, Phase::Releasing | Phase::Undoing)
     }
 
-    /// Whether what is on its way was sent before.
-    pub(crate) fn sends_again(&self) -> bool {
+    /// Returns `true` if the step under way was sent before.
+    pub(crate) fn is_resending(&self) -> bool {
         self.sent.is_some_and(|sent| sent.resent)
     }
 
-    /// Whether the client knows all there is to know: nothing is on its way, and nothing can still arrive.
+    /// Returns `true` if no step is under way, and none can still arrive.
     pub(crate) fn is_certain(&self) -> bool {
-        self.sent.is_none() && self.again.is_none() && self.doubt.is_none()
+        self.sent.is_none() && self.resend.is_none() && self.doubt.is_none()
     }
 
     pub(crate) fn possible_steps(&self, may_renew: bool, may_reenter: bool) -> Vec<Step> {
         if self.sent.is_some() {
             return Vec::new();
         }
-        match (self.phase, self.again) {
-            (Phase::Asking, _) => vec![Step::Acquire { target: 1 }],
-            // A reentry in doubt is tried again or taken back.
+        match (self.phase, self.resend) {
+            (Phase::Acquiring, _) => vec![Step::Acquire { target: 1 }],
+            // A reentry in doubt is retried or undone.
             (Phase::Holding { count }, Some(step @ Step::Acquire { .. })) => {
                 vec![step, Step::Release { target: count }]
             }
@@ -121,72 +122,73 @@ impl Turn {
         }
     }
 
-    /// Whether `step` is a reentry that was not tried before.
+    /// Returns `true` if `step` is a reentry that was not sent before.
     pub(crate) fn would_reenter(&self, step: Step) -> bool {
-        self.believes() && step.is_acquire() && self.again.is_none()
+        self.is_holding() && step.is_acquire() && self.resend.is_none()
     }
 
     pub(crate) fn send(&mut self, step: Step, connection: u64) {
-        if self.believes() && step == (Step::Release { target: 0 }) {
+        if self.is_holding() && step == (Step::Release { target: 0 }) {
             self.phase = Phase::Releasing;
         }
-        self.sent = Some(Sent { step, connection, at: self.now, resent: self.again == Some(step) });
-        self.again = None;
+        self.sent = Some(Sent { step, connection, at: self.now, resent: self.resend == Some(step) });
+        self.resend = None;
     }
 
-    /// Whether the doubt is one that time has yet to settle.
+    /// Returns `true` if there is a doubt that time has yet to settle.
     pub(crate) fn waits_for_window(&self) -> bool {
-        self.doubt.is_some_and(|doubt| !doubt.is_settled_by(ELSEWHERE, self.now))
+        self.doubt.is_some_and(|doubt| !doubt.is_settled_by(OTHER_CONNECTION, self.now))
     }
 
     pub(crate) fn close_window(&mut self) {
         self.now = self.now + WINDOW;
     }
 
-    /// The answer to the step on its way will not come.
-    pub(crate) fn hear_nothing(&mut self) {
+    /// The reply to the step under way will not arrive.
+    pub(crate) fn lose_reply(&mut self) {
         let Some(sent) = self.sent.take() else { return };
         if sent.step.is_acquire() {
-            // Dated from the moment of giving up, which is never too early.
+            // Counted from now instead of from the send, which is never too early.
             let doubt = Doubt::new(sent.connection, self.now, WINDOW);
             self.doubt = Some(self.doubt.map_or(doubt, |earlier| earlier.and(doubt)));
         }
         match self.phase {
-            Phase::Asking => {}
+            Phase::Acquiring => {}
             Phase::Cancelled => self.phase = Phase::Undoing,
             Phase::Holding { .. } if sent.step == Step::Renew => {}
-            Phase::Holding { .. } | Phase::Releasing | Phase::Undoing => self.again = Some(sent.step),
+            Phase::Holding { .. } | Phase::Releasing | Phase::Undoing => self.resend = Some(sent.step),
         }
     }
 
-    pub(crate) fn hear(&mut self, answer: Answer, rules: Rules) -> Outcome {
+    pub(crate) fn receive(&mut self, value: ReplyValue, rules: Rules) -> Outcome {
         let Some(sent) = self.sent.take() else {
-            return Outcome::GoesOn;
+            return Outcome::Continues;
         };
         self.settle(sent);
-        match answer {
-            Answer::Acquired(acquired) => self.hear_acquired(acquired, sent, rules),
-            Answer::Released(released) => self.hear_released(released, sent, rules),
-            Answer::Renewed(Renewed::Renewed | Renewed::Longer) => Outcome::GoesOn,
-            Answer::Renewed(Renewed::NotHeld) => Outcome::Lost,
+        match value {
+            ReplyValue::Acquired(acquired) => self.receive_acquired(acquired, sent, rules),
+            ReplyValue::Released(released) => self.receive_released(released, sent, rules),
+            ReplyValue::Renewed(Renewed::Renewed | Renewed::Longer) => Outcome::Continues,
+            ReplyValue::Renewed(Renewed::NotHeld) => Outcome::Lost,
         }
     }
 
-    /// Drops the doubt if the step that was answered came after every acquire in doubt, and left the count that the
-    /// client believes in whatever they did. A renewal leaves what it finds, so it settles nothing.
+    /// Drops the doubt if the step came after every acquire in doubt and set the count whatever they did.
+    ///
+    /// A renewal leaves the count as it is, so it settles nothing.
     fn settle(&mut self, sent: Sent) {
-        let came_last = |doubt: Doubt| doubt.is_settled_by(sent.connection, sent.at);
-        if sent.step != Step::Renew && self.doubt.is_some_and(came_last) {
+        let is_settled = |doubt: Doubt| doubt.is_settled_by(sent.connection, sent.at);
+        if sent.step != Step::Renew && self.doubt.is_some_and(is_settled) {
             self.doubt = None;
-            // Only doubts look at the time, so without one all times are the same state.
+            // Only doubts depend on the time, so without one all times are the same state.
             self.now = Moment::default();
         }
     }
 
-    fn hear_acquired(&mut self, acquired: Acquired, sent: Sent, rules: Rules) -> Outcome {
+    fn receive_acquired(&mut self, acquired: Acquired, sent: Sent, rules: Rules) -> Outcome {
         match acquired {
             Acquired::Granted | Acquired::GrantedWith { .. } => {
-                if !rules.grant_keeps_doubt {
+                if !rules.grant_preserves_doubt {
                     self.doubt = None;
                 }
                 self.phase = match (self.phase, sent.step) {
@@ -194,34 +196,36 @@ impl Turn {
                     (_, Step::Acquire { target }) => Phase::Holding { count: target },
                     (phase, _) => phase,
                 };
-                Outcome::GoesOn
+                Outcome::Continues
             }
             Acquired::Busy { .. } if self.phase == Phase::Cancelled => Outcome::NeverHeld,
-            Acquired::Busy { .. } => Outcome::GoesOn,
+            Acquired::Busy { .. } => Outcome::Continues,
             Acquired::Gone => Outcome::Lost,
         }
     }
 
-    fn hear_released(&mut self, released: Released, sent: Sent, rules: Rules) -> Outcome {
+    fn receive_released(&mut self, released: Released, sent: Sent, rules: Rules) -> Outcome {
         match (self.phase, sent.step) {
-            // An inner release that succeeded leaves a hold, so also a resend of it must find one.
+            // An inner release that succeeded leaves a hold, so a resend must find one, too.
             (Phase::Holding { .. }, _) if released == Released::NotHeld => Outcome::Lost,
             (Phase::Holding { .. }, Step::Release { target }) => {
                 self.phase = Phase::Holding { count: target };
-                Outcome::GoesOn
+                Outcome::Continues
             }
             (Phase::Releasing, _) if released == Released::NotHeld && is_lost(sent) => Outcome::Lost,
             _ if self.doubt.is_none() || !rules.undo_repeated => Outcome::Ended,
             _ => {
-                self.again = Some(sent.step);
-                Outcome::GoesOn
+                self.resend = Some(sent.step);
+                Outcome::Continues
             }
         }
     }
 }
 
-/// What "not held" means to the release that was to end a hold. The local end is out of sight: a client that is past
-/// it would be in doubt where this one says "released", and both are done with the hold.
+/// Classifies the reply "not held" to a final release.
+///
+/// The local end is not modelled: past it, a client would be in doubt where this one has released, and both
+/// are done with the hold.
 fn is_lost(sent: Sent) -> bool {
-    not_held(sent.resent, sent.at, Moment::NEVER) == NotHeld::Lost
+    not_held::classify(sent.resent, sent.at, Moment::NEVER) == NotHeld::Lost
 }

@@ -7,19 +7,19 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::PeerThread;
-use super::line::Line;
+use super::driver_pipe::DriverPipe;
 use crate::process::Process;
 use crate::within;
 
-/// How long a program may take to say that it is ready; a machine may be busy with several of them.
-const START: Duration = Duration::from_secs(60);
+/// How long a program may take to start on a busy machine.
+const START_LIMIT: Duration = Duration::from_secs(60);
 
-/// A running program that understands the lines of `interop/README.md`. Dropping it kills the process.
+/// A running program with the line protocol of `interop/README.md`. Dropping it kills the process.
 #[derive(Debug)]
 pub(crate) struct Driver {
     /// `None` once killed.
     process: Option<Process>,
-    line: Arc<Line>,
+    pipe: Arc<DriverPipe>,
 }
 
 impl Driver {
@@ -28,19 +28,19 @@ impl Driver {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = Process::spawn(command);
         let (stdin, stdout) = process.pipes();
-        let line = Arc::new(Line::new(stdin));
+        let pipe = Arc::new(DriverPipe::new(stdin));
         let (ready, is_ready) = oneshot::channel();
-        let reader = Arc::clone(&line);
-        // A thread and not a task: a program may outlive the runtime of whoever started it.
+        let reader = Arc::clone(&pipe);
+        // A thread and not a task: the program may outlive the runtime of the test that started it.
         std::thread::spawn(move || reader.read(stdout, ready));
-        let outcome = within(START, "the program is ready", is_ready).await;
-        outcome.unwrap_or_else(|_| panic!("{command:?} ended, or said something else, before it was ready"));
-        Self { process: Some(process), line }
+        let outcome = within(START_LIMIT, "the program is ready", is_ready).await;
+        outcome.unwrap_or_else(|_| panic!("{command:?} did not print `ready` first"));
+        Self { process: Some(process), pipe }
     }
 
     pub(crate) fn thread(&self, name: &str) -> PeerThread {
         assert!(!name.is_empty() && !name.contains(char::is_whitespace), "{name:?} must be one word");
-        PeerThread::new(Arc::clone(&self.line), name.to_owned())
+        PeerThread::new(Arc::clone(&self.pipe), name.to_owned())
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -49,7 +49,7 @@ impl Driver {
 
     pub(crate) async fn kill(&mut self) {
         let process = self.process.take();
-        // A task of its own, since this waits, and finishes the work even when the caller gives up.
+        // Dropping blocks; and in its own task it completes even if the caller is cancelled.
         let ended = tokio::task::spawn_blocking(move || drop(process));
         ended.await.expect("the program can be killed");
     }

@@ -1,19 +1,19 @@
-//! Other people's locks, in programs that a test drives: what they are and what they understand is written in
-//! `interop/README.md` at the root of the repository.
+//! Other lock libraries, in programs that a test drives. `interop/README.md` at the root of the repository
+//! describes the programs and their protocol.
 
-mod answer;
+pub(crate) mod build_cache;
 mod driver;
-mod line;
+mod driver_pipe;
 mod node_redlock;
 mod peer_error;
 mod peer_thread;
+mod pending_reply;
 mod py_lock;
 mod redisson;
-pub(crate) mod workshop;
 
-pub use answer::Answer;
 pub use node_redlock::NodeRedlock;
 pub use peer_error::PeerError;
 pub use peer_thread::PeerThread;
+pub use pending_reply::PendingReply;
 pub use py_lock::PyLock;
 pub use redisson::Redisson;

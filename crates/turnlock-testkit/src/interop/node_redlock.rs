@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use super::PeerThread;
+use super::build_cache::{Recipe, build_project};
 use super::driver::Driver;
-use super::workshop::{Recipe, project};
 
 /// A Node process with one client of node-redlock, for one server. Dropping it kills the process.
 #[derive(Debug)]
@@ -14,9 +14,9 @@ pub struct NodeRedlock {
 }
 
 impl NodeRedlock {
-    /// Why node-redlock cannot be run on this machine, or `None` when it can.
+    /// Returns the reason why node-redlock cannot run on this machine; `None` if it can.
     ///
-    /// The first asking on a machine downloads.
+    /// The first call on a machine downloads.
     pub fn missing() -> Option<String> {
         built().err()
     }
@@ -29,24 +29,24 @@ impl NodeRedlock {
         Self { driver: Driver::start(&mut command).await }
     }
 
-    /// What stands for a thread in Node, by name: it has locks of its own, and does one thing after the other.
+    /// Returns the equivalent of a named thread in Node: it owns locks, and runs its calls in order.
     pub fn thread(&self, name: &str) -> PeerThread {
         self.driver.thread(name)
     }
 
-    /// The id of the process. Panics once it was killed.
+    /// Returns the id of the process. Panics after [`kill`](Self::kill).
     pub fn pid(&self) -> u32 {
         self.driver.pid()
     }
 
-    /// Kills the process (SIGKILL) and returns once it has ended.
+    /// Kills the process (SIGKILL) and returns once it has exited.
     pub async fn kill(&mut self) {
         self.driver.kill().await;
     }
 }
 
 fn built() -> Result<PathBuf, String> {
-    project(&Recipe {
+    build_project(&Recipe {
         name: "redlock",
         folder: "redlock",
         tools: &[["node", "--version"]],

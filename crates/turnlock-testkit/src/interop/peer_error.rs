@@ -1,18 +1,18 @@
-//! What a driven program answers when a call failed.
+//! The error of a call in a driven program.
 
 use std::fmt;
 
-/// The exception of a call, as the program's own language has it.
+/// The exception of a call, in terms of the program's language.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerError {
     /// The exception's class without its package, such as `IllegalMonitorStateException`.
     pub name: String,
-    /// Its message, on one line; where there is a cause, that stands at the end.
+    /// The message, on one line; the cause, if there is one, is at the end.
     pub message: String,
 }
 
 impl PeerError {
-    /// The name that the end of the program has, which answers all calls that are then open.
+    /// The name of the error of all calls that are open when the program ends.
     pub const ENDED: &str = "Ended";
 
     pub(crate) fn ended() -> Self {

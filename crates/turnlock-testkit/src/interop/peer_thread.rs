@@ -3,41 +3,41 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::line::Line;
-use super::{Answer, PeerError};
+use super::driver_pipe::DriverPipe;
+use super::{PeerError, PendingReply};
 use crate::within;
 
-/// How long a call may take that is awaited on the spot.
+/// The limit for [`PeerThread::call`].
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A named thread of a driven program, made on its first use.
+/// A named thread of a driven program, created on its first use.
 ///
-/// What it is asked to do it does one thing after the other; different threads work at once. In Redisson and redis-py
-/// the thread is what owns a lock.
+/// A thread runs its calls in order; different threads run concurrently. In Redisson and redis-py, threads
+/// own locks.
 #[derive(Clone, Debug)]
 pub struct PeerThread {
-    line: Arc<Line>,
+    pipe: Arc<DriverPipe>,
     name: String,
 }
 
 impl PeerThread {
-    pub(crate) fn new(line: Arc<Line>, name: String) -> Self {
-        Self { line, name }
+    pub(crate) fn new(pipe: Arc<DriverPipe>, name: String) -> Self {
+        Self { pipe, name }
     }
 
-    /// Sends a request, such as `lock orders tryLock 2000 -1`, and waits for its answer.
+    /// Sends a request, such as `lock orders tryLock 2000 -1`, and waits for its reply.
     ///
-    /// Panics when that takes more than a minute. Cancelling it leaves the call running.
+    /// Panics after a minute. If the future is dropped, the call continues.
     #[track_caller]
     pub fn call(&self, request: &str) -> impl Future<Output = Result<String, PeerError>> + Send {
         within(LIMIT, request, self.begin(request))
     }
 
-    /// Sends a request and returns at once; the answer may be awaited later, or never.
+    /// Sends a request and returns at once. The reply may be awaited later, or never.
     ///
     /// Requests are sent in the order of these calls.
-    pub fn begin(&self, request: &str) -> Answer {
+    pub fn begin(&self, request: &str) -> PendingReply {
         assert!(!request.contains('\n'), "{request:?} must be one line");
-        self.line.send(&self.name, request)
+        self.pipe.send(&self.name, request)
     }
 }

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use super::PeerThread;
+use super::build_cache::{Recipe, build_project};
 use super::driver::Driver;
-use super::workshop::{Recipe, project};
 
-/// Where pip puts what it installs, beside the program.
+/// The directory for what pip installs, beside the program.
 const PACKAGES: &str = "packages";
 
 /// A Python process with one client of redis-py. Dropping it kills the process.
@@ -17,9 +17,9 @@ pub struct PyLock {
 }
 
 impl PyLock {
-    /// Why redis-py cannot be run on this machine, or `None` when it can.
+    /// Returns the reason why redis-py cannot run on this machine; `None` if it can.
     ///
-    /// The first asking on a machine downloads.
+    /// The first call on a machine downloads.
     pub fn missing() -> Option<String> {
         built().err()
     }
@@ -32,17 +32,17 @@ impl PyLock {
         Self { driver: Driver::start(&mut command).await }
     }
 
-    /// A Python thread by name: an owner of locks.
+    /// Returns a named Python thread, which owns locks.
     pub fn thread(&self, name: &str) -> PeerThread {
         self.driver.thread(name)
     }
 
-    /// The id of the process. Panics once it was killed.
+    /// Returns the id of the process. Panics after [`kill`](Self::kill).
     pub fn pid(&self) -> u32 {
         self.driver.pid()
     }
 
-    /// Kills the process (SIGKILL) and returns once it has ended.
+    /// Kills the process (SIGKILL) and returns once it has exited.
     pub async fn kill(&mut self) {
         self.driver.kill().await;
     }
@@ -50,11 +50,11 @@ impl PyLock {
 
 fn built() -> Result<PathBuf, String> {
     let install = ["python3", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
-    let what = ["--require-hashes", "--target", PACKAGES, "-r", "requirements.txt"];
-    project(&Recipe {
+    let packages = ["--require-hashes", "--target", PACKAGES, "-r", "requirements.txt"];
+    build_project(&Recipe {
         name: "redis-py",
         folder: "redis-py",
         tools: &[["python3", "--version"]],
-        command: &[install.as_slice(), &what].concat(),
+        command: &[install.as_slice(), &packages].concat(),
     })
 }

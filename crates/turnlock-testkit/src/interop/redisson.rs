@@ -4,14 +4,14 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
+use super::build_cache::{Recipe, build_project};
 use super::driver::Driver;
-use super::workshop::{Recipe, project};
 use super::{PeerError, PeerThread};
 use crate::clock_shim;
 
-/// What Redisson has by itself.
+/// Redisson's default.
 const WATCHDOG: Duration = Duration::from_secs(30);
-/// A JVM that starts quickly and stays small, since it works for a few seconds.
+/// Options for a JVM that starts quickly and needs little memory.
 const JVM: &[&str] = &["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx128m"];
 
 /// A Java process with one client of Redisson. Dropping it kills the process.
@@ -21,28 +21,35 @@ pub struct Redisson {
 }
 
 impl Redisson {
-    /// The versions that tests run with: the newest, and the oldest that is still in wide use.
+    /// The versions in the tests: the newest, and the oldest that is still in wide use.
     pub const VERSIONS: [&str; 2] = ["4.7.0", "3.50.0"];
 
-    /// Why this version cannot be run on this machine, or `None` when it can.
+    /// Returns the reason why this version cannot run on this machine; `None` if it can.
     ///
-    /// The first asking on a machine downloads and compiles.
+    /// The first call on a machine downloads and compiles.
     pub fn missing(version: &str) -> Option<String> {
         built(version).err()
     }
 
-    /// Starts a client and returns once it is connected: to a server (`redis://host:port`), to the master that sentinels
-    /// name, or to a cluster, by the addresses that [`SentinelSet`](crate::SentinelSet) and
-    /// [`ClusterSet`](crate::ClusterSet) have. It has Redisson's own defaults, but few connections.
+    /// Returns the path of the jar of this version. Panics if it is [missing](Self::missing).
+    pub fn jar(version: &str) -> PathBuf {
+        let dir = built(version).unwrap_or_else(|reason| panic!("no Redisson {version}: {reason}"));
+        dir.join("target/lib").join(format!("redisson-{version}.jar"))
+    }
+
+    /// Starts a client with Redisson's defaults, but few connections.
+    ///
+    /// Returns once it is connected. The URL is that of a server (`redis://host:port`), of a
+    /// [`SentinelSet`](crate::SentinelSet) or of a [`ClusterSet`](crate::ClusterSet).
     pub async fn start(version: &str, url: &str) -> Self {
         Self::start_with(version, url, WATCHDOG, 0).await
     }
 
-    /// Starts a client whose watchdog has the given timeout, and renews every third of it, in a process whose wall
-    /// clock is some seconds ahead of this machine's, or behind it.
+    /// Starts a client with this watchdog time-out and a shifted wall clock.
     ///
-    /// Where [`RedisServer::clock_shift_missing`](crate::RedisServer::clock_shift_missing) has a reason, the clock
-    /// must be 0 s ahead.
+    /// The watchdog renews every third of its time-out. The clock is ahead of this machine's, or behind it if
+    /// negative. If [`RedisServer::clock_shift_missing`](crate::RedisServer::clock_shift_missing) returns a
+    /// reason, it must be 0.
     pub async fn start_with(version: &str, url: &str, watchdog: Duration, clock_ahead_seconds: i64) -> Self {
         let dir = built(version).unwrap_or_else(|reason| panic!("no Redisson {version}: {reason}"));
         let mut command = Command::new("java");
@@ -58,43 +65,45 @@ impl Redisson {
         Self { driver: Driver::start(&mut command).await }
     }
 
-    /// A Java thread by name: an owner of locks.
+    /// Returns a named Java thread, which owns locks.
     pub fn thread(&self, name: &str) -> PeerThread {
         self.driver.thread(name)
     }
 
-    /// The owner id of a Java thread, `<uuid>:<thread id>`, also while it is blocked.
+    /// Returns the owner id of a Java thread, `<uuid>:<thread id>`. Works while it is blocked.
     pub async fn owner(&self, thread: &str) -> String {
-        self.at_once(thread, "me").await.expect("the client has an id")
+        self.call(thread, "me").await.expect("the client has an id")
     }
 
     /// Interrupts a Java thread.
     pub async fn interrupt(&self, thread: &str) {
-        self.at_once(thread, "interrupt").await.expect("a thread can be interrupted");
+        self.call(thread, "interrupt").await.expect("a thread can be interrupted");
     }
 
-    /// The wall clock of the Java process, in milliseconds since 1970.
+    /// Returns the wall clock of the Java process, in milliseconds since 1970.
     pub async fn now(&self) -> i64 {
-        self.at_once("clock", "now").await.expect("a clock").parse().expect("a number")
+        self.call("clock", "now").await.expect("a clock").parse().expect("a number")
     }
 
-    async fn at_once(&self, thread: &str, request: &str) -> Result<String, PeerError> {
+    async fn call(&self, thread: &str, request: &str) -> Result<String, PeerError> {
         self.thread(thread).call(request).await
     }
 
-    /// The id of the process. Panics once it was killed.
+    /// Returns the id of the process. Panics after [`kill`](Self::kill).
     pub fn pid(&self) -> u32 {
         self.driver.pid()
     }
 
-    /// Kills the process (SIGKILL) and returns once it has ended. Open calls answer [`PeerError::ENDED`].
+    /// Kills the process (SIGKILL) and returns once it has exited.
+    ///
+    /// Open calls fail with [`PeerError::ENDED`].
     pub async fn kill(&mut self) {
         self.driver.kill().await;
     }
 }
 
 fn built(version: &str) -> Result<PathBuf, String> {
-    project(&Recipe {
+    build_project(&Recipe {
         name: &format!("redisson-{version}"),
         folder: "redisson",
         tools: &[["java", "-version"]],

@@ -1,11 +1,11 @@
-//! Proof that servers and faults do what they say, against a real `redis-server`.
+//! Tests of the servers and faults of this crate, with a real `redis-server`.
 
+mod deployments;
 mod network;
-mod patience;
 mod processes;
 mod requests;
 mod server;
-mod shapes;
+mod waits;
 
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ use redis::{AsyncCommands, AsyncConnectionConfig, RedisResult};
 use turnlock_testkit::{FaultProxy, RedisServer};
 
 const LIMIT: Duration = Duration::from_secs(10);
-/// Long enough for a round trip many times over, where the absence of one is to be shown.
+/// Many times longer than a round trip, to show that there is none.
 const QUIET: Duration = Duration::from_millis(150);
 
 async fn connect(url: &str) -> RedisResult<MultiplexedConnection> {
     let config =
         AsyncConnectionConfig::new().set_connection_timeout(Some(LIMIT)).set_response_timeout(Some(LIMIT));
-    let client = redis::Client::open(url).expect("a good address");
+    let client = redis::Client::open(url).expect("a valid URL");
     client.get_multiplexed_async_connection_with_config(&config).await
 }
 

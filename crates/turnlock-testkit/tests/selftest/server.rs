@@ -1,4 +1,4 @@
-//! What a server of one's own guarantees.
+//! A server for one test.
 
 use redis::AsyncCommands;
 use tokio::net::TcpStream;
@@ -8,7 +8,7 @@ use turnlock_testkit::{RedisServer, within};
 use crate::{LIMIT, QUIET, connect, value};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_answers_and_leaves_nothing_behind() {
+async fn a_server_replies_and_leaves_nothing_behind() {
     assert_eq!(RedisServer::missing(), None);
     let server = RedisServer::start_with(&["--maxmemory", "64mb"]).await;
     let (addr, pid) = (server.addr(), server.pid());
@@ -21,9 +21,9 @@ async fn a_server_answers_and_leaves_nothing_behind() {
         redis::cmd("CONFIG").arg("GET").arg("dir").query_async(&mut client).await.expect("CONFIG GET");
     assert!(dir[1].contains(&format!("turnlock-{}-", std::process::id())));
     drop(server);
-    assert!(TcpStream::connect(addr).await.is_err(), "nobody listens any more");
-    assert!(!std::fs::exists(format!("/proc/{pid}")).expect("can look"), "the process is gone");
-    assert!(!std::fs::exists(&dir[1]).expect("can look"), "the directory is gone");
+    assert!(TcpStream::connect(addr).await.is_err(), "the port is closed");
+    assert!(!std::fs::exists(format!("/proc/{pid}")).expect("readable"), "the process has exited");
+    assert!(!std::fs::exists(&dir[1]).expect("readable"), "the directory is removed");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -57,16 +57,16 @@ async fn a_restart_loses_the_data_and_keeps_the_port() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_paused_server_answers_only_after_it_resumes() {
+async fn a_paused_server_replies_only_after_it_resumes() {
     let server = RedisServer::start().await;
     let mut client = server.client().await;
     client.ping::<()>().await.expect("PING");
     server.pause();
-    let mut asking = tokio::spawn(async move { client.incr::<_, _, i64>("n", 1).await });
-    assert!(timeout(QUIET, &mut asking).await.is_err(), "no reply from a paused server");
+    let mut request = tokio::spawn(async move { client.incr::<_, _, i64>("n", 1).await });
+    assert!(timeout(QUIET, &mut request).await.is_err(), "no reply from a paused server");
     server.resume();
-    assert_eq!(within(LIMIT, "the reply", asking).await.expect("no panic").expect("INCR"), 1);
-    // A server that is dropped while paused must go away too, or this test would hang here.
+    assert_eq!(within(LIMIT, "the reply", request).await.expect("no panic").expect("INCR"), 1);
+    // A server that is dropped while paused must end too, or this test hangs here.
     server.pause();
 }
 
@@ -83,14 +83,14 @@ async fn calls_are_counted() {
     let new = server.calls().await.since(&before);
     assert_eq!((new.of("INCRBY"), new.of("get"), new.of("set")), (3, 1, 0), "{new:?}");
     assert!(new.of("evalsha") >= 1, "{new:?}");
-    let quiet = server.calls().await;
-    assert_eq!(server.calls().await.since(&quiet).total(), 0);
+    let before = server.calls().await;
+    assert_eq!(server.calls().await.since(&before).total(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_clock_steps_while_the_server_runs() {
+async fn the_clock_can_be_set_while_the_server_runs() {
     if let Some(reason) = RedisServer::clock_shift_missing() {
-        return println!("not run: {reason}");
+        return println!("ignored: {reason}");
     }
     let mut server = RedisServer::start_with_clock_ahead(60).await;
     let mut client = server.client().await;
@@ -99,8 +99,8 @@ async fn a_clock_steps_while_the_server_runs() {
         server.set_clock_ahead(ahead);
         let (seconds, _): (i64, i64) = redis::cmd("TIME").query_async(&mut client).await.expect("TIME");
         let here = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
-        let apart = seconds - i64::try_from(here.as_secs()).expect("before 2500");
-        assert!((apart - ahead).abs() < 5, "{apart} s ahead and not {ahead}");
+        let offset = seconds - i64::try_from(here.as_secs()).expect("before 2500");
+        assert!((offset - ahead).abs() < 5, "{offset} s ahead and not {ahead}");
         let rest: i64 = client.ttl("n").await.expect("TTL");
         assert!((rest - (660 - ahead)).abs() < 60, "{rest} s left with a clock {ahead} s ahead");
     }

@@ -1,93 +1,95 @@
-/// A command that a user must be allowed, with its subcommand where it has one: `script|load`.
+/// A command in an [`AclRule`](super::AclRule), with its subcommand if it has one: `script|load`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AclCommand {
-    /// As `ACL SETUSER` takes it behind a plus sign.
+    /// The name as in `ACL SETUSER`, without the plus sign.
     pub name: &'static str,
-    /// What is lost without this command, where all else goes on; `None` when something then fails.
-    pub without: Option<&'static str>,
+    /// The effect of leaving out an optional command; `None` if the command is required.
+    pub if_missing: Option<&'static str>,
 }
 
 impl AclCommand {
-    pub(super) const fn needed(name: &'static str) -> Self {
-        Self { name, without: None }
+    pub(super) const fn required(name: &'static str) -> Self {
+        Self { name, if_missing: None }
     }
 
-    pub(super) const fn helpful(name: &'static str, without: &'static str) -> Self {
-        Self { name, without: Some(without) }
+    pub(super) const fn optional(name: &'static str, if_missing: &'static str) -> Self {
+        Self { name, if_missing: Some(if_missing) }
     }
 }
 
-/// What every client does, whatever it locks.
+/// The commands of every client.
 pub(super) const ALWAYS: &[AclCommand] = &[
-    AclCommand::needed("evalsha"),
-    // The server forgets its scripts by a restart or SCRIPT FLUSH.
-    AclCommand::needed("eval"),
-    AclCommand::helpful("script|load", "the first call of each script carries its whole text"),
-    AclCommand::helpful("ping", "the connection for messages is made anew every few seconds"),
-    AclCommand::helpful(
+    AclCommand::required("evalsha"),
+    // The server loses its scripts in a restart, and by SCRIPT FLUSH.
+    AclCommand::required("eval"),
+    AclCommand::optional("script|load", "the first call of each script sends its whole text"),
+    AclCommand::optional("ping", "the connection for messages reconnects every few seconds"),
+    AclCommand::optional(
         "role",
-        "that an address is a replica's is found out at the first write, and not on connecting",
+        "a connection to a replica is detected at the first write, and not on connecting",
     ),
-    AclCommand::helpful("type", "an error about a key that is no lock does not say what it is instead"),
+    AclCommand::optional("type", "an error about a key that is not a lock does not name the type of the key"),
 ];
 
-/// What those need of which can be seen who holds them.
-pub(super) const CLIENTS: &[AclCommand] =
-    &[AclCommand::helpful("psetex", "others who ask who holds a lock do not learn who this client is")];
+/// For primitives whose holders can be identified: the client's record.
+pub(super) const CLIENT_RECORD: &[AclCommand] = &[AclCommand::optional(
+    "psetex",
+    "other clients that inspect a lock cannot identify this client as its holder",
+)];
 
-/// What those need whose ends are told.
+/// For primitives that publish their releases.
 pub(super) const MESSAGES: &[AclCommand] = &[
-    AclCommand::needed("publish"),
-    AclCommand::needed("subscribe"),
-    AclCommand::helpful(
+    AclCommand::required("publish"),
+    AclCommand::required("subscribe"),
+    AclCommand::optional(
         "unsubscribe",
-        "the connection for messages is made anew each time that nobody waits for a name any more",
+        "the connection for messages reconnects each time the last waiter for a name is gone",
     ),
 ];
 
-/// The same in a cluster.
+/// For the same primitives in a cluster: sharded channels.
 pub(super) const CLUSTER_MESSAGES: &[AclCommand] = &[
-    AclCommand::needed("spublish"),
-    AclCommand::needed("ssubscribe"),
-    AclCommand::helpful(
+    AclCommand::required("spublish"),
+    AclCommand::required("ssubscribe"),
+    AclCommand::optional(
         "sunsubscribe",
-        "the connection for messages is made anew each time that nobody waits for a name any more",
+        "the connection for messages reconnects each time the last waiter for a name is gone",
     ),
-    // Whether the servers know the three above.
-    AclCommand::needed("pubsub|shardnumsub"),
+    // To find out whether the servers support the three above.
+    AclCommand::required("pubsub|shardnumsub"),
 ];
 
 pub(super) const CLUSTER: &[AclCommand] =
-    &[AclCommand::needed("cluster|nodes"), AclCommand::needed("asking")];
+    &[AclCommand::required("cluster|nodes"), AclCommand::required("asking")];
 
-pub(super) const REPLICA_SAFETY: &[AclCommand] = &[AclCommand::needed("wait")];
+pub(super) const REPLICAS: &[AclCommand] = &[AclCommand::required("wait")];
 
-pub(super) const DATABASE: &[AclCommand] = &[AclCommand::needed("select")];
+pub(super) const DATABASE: &[AclCommand] = &[AclCommand::required("select")];
 
 pub(super) const CLIENT_NAME: &[AclCommand] =
-    &[AclCommand::helpful("client|setname", "the server's list of clients does not show the name")];
+    &[AclCommand::optional("client|setname", "`CLIENT LIST` does not show the name")];
 
-/// What it takes to find out what stands at a key.
-pub(super) const FINDING: &[AclCommand] = &[
-    AclCommand::needed("scan"),
-    AclCommand::needed("type"),
-    AclCommand::needed("hlen"),
-    AclCommand::needed("hstrlen"),
-    AclCommand::needed("hget"),
-    AclCommand::needed("hrandfield"),
-    AclCommand::needed("getrange"),
-    AclCommand::needed("pttl"),
-    AclCommand::needed("exists"),
-    AclCommand::needed("zcard"),
+/// To find the keys of locks, and what each of them is.
+pub(super) const FIND: &[AclCommand] = &[
+    AclCommand::required("scan"),
+    AclCommand::required("type"),
+    AclCommand::required("hlen"),
+    AclCommand::required("hstrlen"),
+    AclCommand::required("hget"),
+    AclCommand::required("hrandfield"),
+    AclCommand::required("getrange"),
+    AclCommand::required("pttl"),
+    AclCommand::required("exists"),
+    AclCommand::required("zcard"),
 ];
 
-/// What is read beside the locks themselves when a server is examined.
+/// For the doctor's facts about a server.
 pub(super) const DOCTOR: &[AclCommand] = &[
-    AclCommand::helpful("info", "version, persistence, replication and eviction stay unknown"),
-    AclCommand::helpful(
+    AclCommand::optional("info", "version, persistence, replication and eviction are unknown"),
+    AclCommand::optional(
         "config|get",
-        "some settings of persistence, replication and connections stay unknown",
+        "some settings of persistence, replication and connections are unknown",
     ),
-    AclCommand::helpful("time", "whether its clock is right stays unknown"),
+    AclCommand::optional("time", "the server's clock is unknown"),
 ];

@@ -1,4 +1,4 @@
-//! What a user of Redis must be allowed to do, and no more: one rule for each primitive.
+//! ACL rules with the least rights that a user of Redis or Valkey needs.
 
 mod command;
 mod primitive;
@@ -9,19 +9,19 @@ pub use command::AclCommand;
 pub use primitive::Primitive;
 use turnlock_core::LockName;
 
-/// The least rights of a user on Redis or Valkey with which some primitives work.
+/// The least rights of a Redis or Valkey user for some primitives.
 ///
-/// **Guarantee.** With them, every method of these primitives works on names that match the pattern. Without any one of
-/// them something does not, or not as well: what is lost without a command that only helps is said by
-/// [`AclCommand::without`].
+/// With these rights, every method of the primitives works on names that match the pattern. If one is left
+/// out, a method fails; or it works with a disadvantage, which [`AclCommand::if_missing`] describes. The keys
+/// `turnlock_client:*`, which hold the [identities](crate::Identity) of clients, are optional too.
 ///
-/// The keys `turnlock_client:*` are for what clients say of [themselves](crate::Identity), and only help, too.
-///
-/// **Limits.** The pattern is that of the key, with the client's key prefix. By Redisson's rule, a name that has a `{` of
-/// its own has other keys beside it than one that has not: give the pattern of such names with the brace, as in
+/// The pattern is that of the key, and includes the client's key prefix. A name that contains a `{` has
+/// related keys of a different form (Redisson's rule): write the brace in the pattern of such names, as in
 /// `orders:{*}`. Java clients use other commands, and need more.
 ///
-/// It prints as the command that makes the user, with `PASSWORD` where one belongs:
+/// # Examples
+///
+/// `Display` prints the command that creates the user, with `PASSWORD` as a placeholder:
 ///
 /// ```
 /// use turnlock::acl::{AclRule, Primitive};
@@ -45,7 +45,10 @@ pub struct AclRule {
 }
 
 impl AclRule {
-    /// What these primitives need on one server, for names that match a pattern as `ACL SETUSER` takes it.
+    /// Creates the rule for these primitives, on names that match a pattern.
+    ///
+    /// The pattern has the syntax of `ACL SETUSER`. The rule is for a single server; see
+    /// [`on_cluster`](Self::on_cluster).
     pub fn new(primitives: &[Primitive], names: &str) -> Self {
         let mut rule = Self {
             user: "turnlock".to_owned(),
@@ -59,101 +62,106 @@ impl AclRule {
         rule.add(command::ALWAYS);
         for primitive in primitives {
             rule.add(&primitive.commands());
-            if primitive.is_told() {
+            if primitive.sends_messages() {
                 rule.add(command::MESSAGES);
             }
-            if primitive.shows_clients() {
-                rule.add(command::CLIENTS);
+            if primitive.identifies_clients() {
+                rule.add(command::CLIENT_RECORD);
             }
         }
-        rule.and_names(names)
+        rule.with_names(names)
     }
 
-    /// The same for further names.
+    /// Adds names that match another pattern.
     #[must_use]
-    pub fn and_names(mut self, names: &str) -> Self {
-        // A rule is one word. What is not allowed in it may be any character.
+    pub fn with_names(mut self, names: &str) -> Self {
+        // A pattern in a rule cannot contain white space; `?` matches any character.
         self.names.push(names.replace(char::is_whitespace, "?"));
-        self.spell_out();
+        self.update_patterns();
         self
     }
 
-    /// The user's name; `turnlock` when not set.
+    /// Sets the name of the user; the default is `turnlock`.
     #[must_use]
     pub fn for_user(mut self, user: &str) -> Self {
         user.clone_into(&mut self.user);
         self
     }
 
-    /// For locks that replicas acknowledge: `wait`.
+    /// Adds `wait`, for grants that replicas acknowledge.
     #[must_use]
-    pub fn with_replica_safety(mut self) -> Self {
-        self.add(command::REPLICA_SAFETY);
+    pub fn with_replicas(mut self) -> Self {
+        self.add(command::REPLICAS);
         self
     }
 
-    /// For a cluster of Redis 7 or later, where messages stay within their part of it. On an older one, or where plain
-    /// messages were asked for, the commands for messages are those of a single server.
+    /// Changes the rule for a cluster of Redis 7 or later, with sharded channels.
+    ///
+    /// On an older cluster, or with plain channels, the commands for messages are those of a single server.
     #[must_use]
     pub fn on_cluster(mut self) -> Self {
-        let is_told = self.commands.iter().any(|allowed| command::MESSAGES.contains(allowed));
+        let sends_messages = self.commands.iter().any(|allowed| command::MESSAGES.contains(allowed));
         self.commands.retain(|allowed| !command::MESSAGES.contains(allowed));
         self.add(command::CLUSTER);
-        if is_told {
+        if sends_messages {
             self.add(command::CLUSTER_MESSAGES);
         }
         self.is_for_cluster = true;
-        self.spell_out();
+        self.update_patterns();
         self
     }
 
-    /// For a client that uses another database than 0: `select`.
+    /// Adds `select`, for a client that uses a database other than 0.
     #[must_use]
     pub fn with_database(mut self) -> Self {
         self.add(command::DATABASE);
         self
     }
 
-    /// For a client that gives itself a name: `client|setname`.
+    /// Adds `client|setname`, for a client with a name.
     #[must_use]
     pub fn with_client_name(mut self) -> Self {
         self.add(command::CLIENT_NAME);
         self
     }
 
-    /// For [`Client::doctor`](crate::Client::doctor): `info`, `config|get` and `time`, which are not needed to lock.
+    /// Adds `info`, `config|get` and `time`, for [`Client::doctor`](crate::Client::doctor).
+    ///
+    /// Locks do not need them.
     #[must_use]
     pub fn with_doctor(mut self) -> Self {
         self.add(command::DOCTOR);
         self
     }
 
-    /// For [`Client::find`](crate::Client::find), [`Client::look_up`](crate::Client::look_up) and
-    /// [`Client::identities`](crate::Client::identities), which are not needed to lock: `scan` and commands that look at a key. What is found is what the primitives of this rule are, on its names.
+    /// Adds `scan` and commands that read a key, for [`Client::find`](crate::Client::find).
+    ///
+    /// [`Client::inspect`](crate::Client::inspect) and [`Client::identities`](crate::Client::identities) need
+    /// them too; locks do not. Only the primitives and names of this rule can be found.
     #[must_use]
-    pub fn with_finding(mut self) -> Self {
-        self.add(command::FINDING);
+    pub fn with_find(mut self) -> Self {
+        self.add(command::FIND);
         self
     }
 
-    /// The commands, in the order of the alphabet.
+    /// Returns the commands, in alphabetical order.
     pub fn commands(&self) -> &[AclCommand] {
         &self.commands
     }
 
-    /// The patterns of keys.
+    /// Returns the patterns of keys.
     pub fn keys(&self) -> &[String] {
         &self.keys
     }
 
-    /// The patterns of channels.
+    /// Returns the patterns of channels.
     pub fn channels(&self) -> &[String] {
         &self.channels
     }
 
-    /// Makes the patterns of keys and channels from those of names.
-    fn spell_out(&mut self) {
-        if self.primitives.iter().any(|primitive| primitive.shows_clients()) {
+    /// Derives the patterns of keys and channels from those of names.
+    fn update_patterns(&mut self) {
+        if self.primitives.iter().any(|primitive| primitive.identifies_clients()) {
             self.keys.push(LockName::CLIENTS.to_owned());
         }
         for names in &self.names {
@@ -162,18 +170,18 @@ impl AclRule {
                 self.channels.extend(primitive.channel(names));
             }
             if self.is_for_cluster {
-                self.keys.extend(primitive::guard(names));
+                self.keys.extend(primitive::never_key(names));
             }
         }
-        tidy(&mut self.keys);
-        tidy(&mut self.channels);
+        deduplicate(&mut self.keys);
+        deduplicate(&mut self.channels);
     }
 
     fn add(&mut self, commands: &[AclCommand]) {
         for allowed in commands {
             match self.commands.iter_mut().find(|known| known.name == allowed.name) {
-                // What one primitive can do without, another may need.
-                Some(known) if allowed.without.is_none() => *known = *allowed,
+                // A command that is optional for one primitive may be required by another.
+                Some(known) if allowed.if_missing.is_none() => *known = *allowed,
                 Some(_) => {}
                 None => self.commands.push(*allowed),
             }
@@ -184,7 +192,7 @@ impl AclRule {
 
 impl fmt::Display for AclRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Redis 6 gives a new user all channels, and refuses to name some of them then.
+        // On Redis 6 a new user has all channels, and single channels cannot be added to that.
         write!(f, "ACL SETUSER {} reset on >PASSWORD resetchannels", self.user)?;
         self.keys.iter().try_for_each(|key| write!(f, " ~{key}"))?;
         self.channels.iter().try_for_each(|channel| write!(f, " &{channel}"))?;
@@ -192,15 +200,15 @@ impl fmt::Display for AclRule {
     }
 }
 
-/// Sorts patterns, and takes out those that another one covers.
-fn tidy(patterns: &mut Vec<String>) {
+/// Sorts patterns and removes those that another one covers.
+fn deduplicate(patterns: &mut Vec<String>) {
     patterns.sort();
     patterns.dedup();
     let all = patterns.clone();
     patterns.retain(|pattern| !all.iter().any(|other| other != pattern && covers(other, pattern)));
 }
 
-/// Whether everything that matches `pattern` matches `wider`, as far as that is easily seen.
+/// Returns `true` if everything that matches `pattern` surely matches `wider`; may miss cases.
 fn covers(wider: &str, pattern: &str) -> bool {
     wider
         .strip_suffix('*')
@@ -238,10 +246,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_covered_is_not_said_twice() {
+    fn covered_patterns_and_repeated_commands_are_left_out() {
         let rule = AclRule::new(&Primitive::ALL, "*");
         assert_eq!(rule.keys(), ["*"]);
-        let rule = AclRule::new(&[Primitive::Lock, Primitive::SpinLock], "a:*").and_names("a:b:*");
+        let rule = AclRule::new(&[Primitive::Lock, Primitive::SpinLock], "a:*").with_names("a:b:*");
         assert_eq!(rule.keys(), ["a:*", "turnlock_client:*"]);
         let mut commands = names(&rule);
         commands.dedup();
@@ -249,30 +257,30 @@ mod tests {
     }
 
     #[test]
-    fn what_another_primitive_needs_is_not_a_comfort() {
-        let without = |primitives: &[Primitive]| {
+    fn a_command_that_one_primitive_requires_is_not_optional() {
+        let if_missing = |primitives: &[Primitive]| {
             let rule = AclRule::new(primitives, "*");
             let get = rule.commands().iter().find(|allowed| allowed.name == "get");
-            get.expect("needed by all of these").without
+            get.expect("needed by all of these").if_missing
         };
-        assert!(without(&[Primitive::ReadWriteLock]).is_some());
-        assert!(without(&[Primitive::ReadWriteLock, Primitive::PlainLock]).is_none());
-        assert!(without(&[Primitive::PlainLock, Primitive::ReadWriteLock]).is_none());
+        assert!(if_missing(&[Primitive::ReadWriteLock]).is_some());
+        assert!(if_missing(&[Primitive::ReadWriteLock, Primitive::PlainLock]).is_none());
+        assert!(if_missing(&[Primitive::PlainLock, Primitive::ReadWriteLock]).is_none());
     }
 
     #[test]
-    fn a_cluster_has_messages_of_its_own() {
-        let commands = names(&AclRule::new(&[Primitive::Lock], "*").on_cluster().with_replica_safety());
-        for needed in ["asking", "cluster|nodes", "spublish", "ssubscribe", "sunsubscribe", "wait"] {
-            assert!(commands.contains(&needed), "{needed}");
+    fn a_cluster_uses_sharded_channels() {
+        let commands = names(&AclRule::new(&[Primitive::Lock], "*").on_cluster().with_replicas());
+        for command in ["asking", "cluster|nodes", "spublish", "ssubscribe", "sunsubscribe", "wait"] {
+            assert!(commands.contains(&command), "{command}");
         }
         assert!(!commands.contains(&"publish") && !commands.contains(&"subscribe"));
-        let rule = AclRule::new(&[Primitive::Lock], "a:*").on_cluster().and_names("b:*");
+        let rule = AclRule::new(&[Primitive::Lock], "a:*").on_cluster().with_names("b:*");
         assert_eq!(
             rule.keys(),
             ["a:*", "b:*", "turnlock_client:*", "turnlock_never:{a:*}", "turnlock_never:{b:*}"]
         );
-        let silent = names(&AclRule::new(&[Primitive::SpinLock], "*").on_cluster());
-        assert!(silent.contains(&"asking") && !silent.contains(&"ssubscribe"));
+        let spin = names(&AclRule::new(&[Primitive::SpinLock], "*").on_cluster());
+        assert!(spin.contains(&"asking") && !spin.contains(&"ssubscribe"));
     }
 }

@@ -2,7 +2,7 @@ use turnlock_core::{Kind, LockName};
 
 use super::AclCommand;
 
-/// Something that a client gives out by name.
+/// A kind of lock, semaphore or latch that a rule allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Primitive {
@@ -26,7 +26,7 @@ pub enum Primitive {
     Latch,
 }
 
-// Taking and giving back; then renewing; unlocking by force; looking.
+// In the order of use: acquire and release, renew, force unlock, inspect.
 const LOCK: &[&str] = &["pttl", "hset", "pexpire", "hget", "hdel", "hexists", "hlen", "del", "hgetall"];
 
 const FENCED_LOCK: &[&str] =
@@ -42,7 +42,7 @@ const READ_WRITE_LOCK: &[&str] =
 
 const PLAIN_LOCK: &[&str] = &["set", "pttl", "get", "pexpire", "del"];
 
-// PEXPIRE is for a server that is out of memory: without it, nothing could be given back there.
+// PEXPIRE allows a release on a server that is out of memory.
 const SEMAPHORE: &[&str] = &["get", "set", "decrby", "incrby", "del", "pexpire", "pttl"];
 
 const PERMIT_SEMAPHORE: &[&str] = &[
@@ -66,7 +66,7 @@ const PERMIT_SEMAPHORE: &[&str] = &[
 const LATCH: &[&str] = &["get", "set", "decr", "del", "pexpire", "pttl"];
 
 impl Primitive {
-    /// All of them.
+    /// All primitives.
     pub const ALL: [Self; 9] = [
         Self::Lock,
         Self::FairLock,
@@ -79,15 +79,15 @@ impl Primitive {
         Self::Latch,
     ];
 
-    /// How it is called in messages to people.
+    /// Returns the name for texts: `read-write lock`.
     pub fn noun(self) -> &'static str {
         match self {
             Self::ReadWriteLock => "read-write lock",
-            other => other.kind().noun(),
+            other => other.kind().label(),
         }
     }
 
-    /// The kind of its name; of a read-write lock, that of one of its sides.
+    /// The kind of its name. A read-write lock has two; this is its write side.
     fn kind(self) -> Kind {
         match self {
             Self::Lock => Kind::Lock,
@@ -102,17 +102,19 @@ impl Primitive {
         }
     }
 
-    pub(super) fn is_told(self) -> bool {
-        self.kind().is_told()
+    /// Returns `true` if releases are published.
+    pub(super) fn sends_messages(self) -> bool {
+        self.kind().publishes_releases()
     }
 
-    pub(super) fn shows_clients(self) -> bool {
-        self.kind().shows_clients()
+    /// Returns `true` if the holder's client can be identified.
+    pub(super) fn identifies_clients(self) -> bool {
+        self.kind().identifies_clients()
     }
 
-    /// What it needs beside what every client does.
+    /// The commands beyond those of every client.
     pub(super) fn commands(self) -> Vec<AclCommand> {
-        let needed = match self {
+        let required = match self {
             Self::Lock | Self::SpinLock => LOCK,
             Self::FairLock => FAIR_LOCK,
             Self::ReadWriteLock => READ_WRITE_LOCK,
@@ -122,32 +124,31 @@ impl Primitive {
             Self::PermitSemaphore => PERMIT_SEMAPHORE,
             Self::Latch => LATCH,
         };
-        let helpful: &[AclCommand] = match self {
-            Self::FairLock => &[AclCommand::helpful(
+        let optional: &[AclCommand] = match self {
+            Self::FairLock => &[AclCommand::optional(
                 "exists",
-                "when one gives up who was just told of its turn, the next may hear of it a second later",
+                "when a waiter gives up just after it was notified, the next may be notified a second later",
             )],
             Self::ReadWriteLock => &[
-                AclCommand::helpful("get", "new readers do not stay behind a writer that waits"),
-                AclCommand::helpful(
+                AclCommand::optional("get", "new readers do not queue behind a waiting writer"),
+                AclCommand::optional(
                     "hlen",
-                    "a hash that is not a lock, but has a field `mode` with the value `write`, is waited for",
+                    "a hash that is not a lock, but has a field `mode` with the value `write`, counts as \
+                     a held lock",
                 ),
-                AclCommand::helpful(
-                    "rename",
-                    "a reader that gives back one of several holds keeps its count",
-                ),
+                AclCommand::optional("rename", "a reader that releases one of several holds keeps its count"),
             ],
             _ => &[],
         };
-        needed.iter().map(|name| AclCommand::needed(name)).chain(helpful.iter().copied()).collect()
+        required.iter().map(|name| AclCommand::required(name)).chain(optional.iter().copied()).collect()
     }
 
-    /// Its keys, for names that match a pattern. The pattern is taken for a name, since the rules for keys treat both
-    /// alike.
+    /// The patterns of its keys, for names that match a pattern.
+    ///
+    /// The pattern is passed as a name: the rules for keys treat both alike.
     pub(crate) fn keys(self, names: &str) -> Vec<String> {
         let Ok(name) = LockName::of(self.kind(), "", names) else { return Vec::new() };
-        let beside = match self {
+        let others = match self {
             Self::Lock | Self::SpinLock | Self::PlainLock => Vec::new(),
             Self::FairLock => ["redisson_lock_queue", "redisson_lock_timeout", "turnlock_waiters"]
                 .map(|prefix| name.beside(prefix))
@@ -159,19 +160,21 @@ impl Primitive {
             Self::Semaphore | Self::Latch => vec![name.beside("turnlock_request") + ":*"],
             Self::PermitSemaphore => vec![name.beside("turnlock_request") + ":*", name.below("timeout")],
         };
-        [vec![names.to_owned()], beside].concat()
+        [vec![names.to_owned()], others].concat()
     }
 
-    /// Its channels, where its ends are told.
+    /// The pattern of its channels, if it publishes releases.
     pub(super) fn channel(self, names: &str) -> Option<String> {
-        let name = LockName::of(self.kind(), "", names).ok().filter(|_| self.is_told())?;
+        let name = LockName::of(self.kind(), "", names).ok().filter(|_| self.sends_messages())?;
         // Each waiter of a fair lock has a channel of its own.
         let waiter = if self == Self::FairLock { ":*" } else { "" };
         Some([name.channel(), waiter].concat())
     }
 }
 
-/// The key that never is, which scripts on several keys name in a cluster so that they wait for a slot that is moving.
-pub(super) fn guard(names: &str) -> Option<String> {
+/// The pattern of the key that never exists.
+///
+/// In a cluster, scripts on several keys declare it, so that they wait while their slot migrates.
+pub(super) fn never_key(names: &str) -> Option<String> {
     LockName::parse(names).ok().map(|name| name.beside("turnlock_never"))
 }

@@ -1,4 +1,4 @@
-//! What stores without servers have in common: the models do their steps.
+//! What the memory and file stores have in common: they execute the models themselves.
 
 use turnlock_core::model::{Claim, Now};
 use turnlock_core::{LockName, OwnerId};
@@ -6,12 +6,12 @@ use turnlock_core::{LockName, OwnerId};
 use super::{Failure, FailureKind, Step};
 use crate::clock;
 
-/// Now, as the models want to know it.
+/// The current time for the models.
 pub(super) fn now() -> Now {
     Now { moment: clock::now(), wall: clock::wall_micros() }
 }
 
-/// What a claim says, to be kept until the step is polled.
+/// An owned [`Claim`], for a step that is polled later.
 pub(super) struct OwnedClaim {
     pub(super) name: LockName,
     owner: OwnerId,
@@ -34,7 +34,7 @@ impl OwnedClaim {
     }
 }
 
-/// There are no replicas here that could acknowledge anything.
+/// The failure of a step that requires replicas, which these stores do not have.
 pub(super) fn unacknowledged<T: Send + 'static>(name: &LockName, wanted: u32) -> Step<T> {
     let kind = FailureKind::NotEnoughReplicas { name: name.to_string(), wanted, reached: 0 };
     Box::pin(std::future::ready(Err(Failure::refused(kind))))

@@ -6,22 +6,27 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use turnlock_core::model::{
-    Acquired, Claim, Deed, Item, Now, OfAnotherKind, Place, Released, Renewed, Snapshot, Wake, Wish,
+    AcquireOptions, Acquired, Claim, CounterOp, Item, Notification, Now, QueuePosition, Released, Renewed,
+    Snapshot, WrongKind,
 };
 use turnlock_core::{ClientId, Kind, Lease, LockName, Moment, OwnerId};
 
 use super::embedded::{OwnedClaim, now, unacknowledged};
 use super::{
-    Answer, Backend, Care, Examinees, Failure, FailureKind, Renewal, Search, Sent, Sightings, Signals, Step,
-    Waiter,
+    Backend, Failure, FairWaiter, FoundKeys, Renewal, Search, Sent, ServerProbes, Signals, Step, StepOptions,
+    StepReply,
 };
 use crate::clock;
 
-/// Locks in the memory of this process: the model and a mutex.
+/// A store in the memory of this process.
 ///
-/// `memory://` makes a store of its own for each client; `memory://NAME` is one store for all clients of this process
-/// that name it. A `MemoryStore` given to [`Builder::memory`](crate::Builder::memory) can be shared as well, and can
-/// misbehave on purpose, so that code which uses locks can be tested for what it does then.
+/// `memory://` is one store for all clients of this process, and `memory://NAME` another one for each name. A
+/// `MemoryStore` for [`Builder::memory`](crate::Builder::memory) is separate from these: a store for one test. It
+/// can simulate failures.
+///
+/// If tokio's clock is paused when a client is made, leases follow it, in the whole process.
+///
+/// # Examples
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -31,10 +36,10 @@ use crate::clock;
 /// let one = Client::builder().memory(&store)?;
 /// let two = Client::builder().memory(&store)?;
 /// let guard = one.lock("orders").lock().await?;
-/// assert!(two.lock("orders").try_lock().await?.is_none());
+/// assert!(two.lock("orders").try_lock().await?.is_busy());
 ///
-/// store.lose_data(); // as a server does that restarts without persistence
-/// assert!(two.lock("orders").try_lock().await?.is_some());
+/// store.lose_data(); // as a server that restarts without persistence
+/// assert!(two.lock("orders").try_lock().await?.acquired().is_some());
 /// assert!(matches!(guard.unlock().await, Err(turnlock::Error::Lost { .. })));
 /// # Ok::<(), turnlock::Error>(()) }).unwrap();
 /// ```
@@ -45,20 +50,20 @@ pub struct MemoryStore(Arc<Store>);
 struct Store {
     items: Mutex<HashMap<Box<str>, Item>>,
     clients: Mutex<Vec<Weak<dyn Signals>>>,
-    /// What clients say of themselves, and until when.
-    introductions: Mutex<HashMap<ClientId, (String, Moment)>>,
-    mute: AtomicBool,
+    /// The records of clients, and when they expire.
+    client_records: Mutex<HashMap<ClientId, (String, Moment)>>,
+    loses_messages: AtomicBool,
 }
 
 static NAMED: Mutex<Option<HashMap<String, Weak<Store>>>> = Mutex::new(None);
 
 impl MemoryStore {
-    /// An empty store.
+    /// Creates an empty store.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The store of this name in this process. It lives as long as somebody uses it.
+    /// Returns the store of this name in this process. It is dropped with its last user.
     pub(crate) fn named(name: &str) -> Self {
         let mut named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);
         let named = named.get_or_insert_default();
@@ -71,73 +76,76 @@ impl MemoryStore {
         store
     }
 
-    /// Forgets every lock, without telling anybody.
+    /// Deletes all data without a notification, as a server that restarts without persistence.
     pub fn lose_data(&self) {
         self.items().clear();
-        self.introductions().clear();
+        self.client_records().clear();
     }
 
-    /// While `true`, releases are told to nobody, as when messages are lost on the way.
-    pub fn lose_signals(&self, lose: bool) {
-        self.0.mute.store(lose, Ordering::Relaxed);
+    /// While `lose` is `true`, drops all messages about releases.
+    pub fn lose_messages(&self, lose: bool) {
+        self.0.loses_messages.store(lose, Ordering::Relaxed);
     }
 
     fn items(&self) -> std::sync::MutexGuard<'_, HashMap<Box<str>, Item>> {
         self.0.items.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Forgets who the clients are, as time does.
+    /// Deletes the records of all clients, as their expiry would.
     #[cfg(test)]
-    pub(crate) fn forget_introductions(&self) {
-        self.introductions().clear();
+    pub(crate) fn forget_client_records(&self) {
+        self.client_records().clear();
     }
 
-    fn introductions(&self) -> std::sync::MutexGuard<'_, HashMap<ClientId, (String, Moment)>> {
-        self.0.introductions.lock().unwrap_or_else(PoisonError::into_inner)
+    fn client_records(&self) -> std::sync::MutexGuard<'_, HashMap<ClientId, (String, Moment)>> {
+        self.0.client_records.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One step on one item. What is free needs no entry.
+    /// Executes one step on the item of a name. A free item has no entry.
     fn step<T>(&self, name: &LockName, step: impl FnOnce(&mut Item, Now) -> T) -> T {
         let now = now();
         let mut items = self.items();
         let mut fresh = None;
         let item = items.get_mut(name.key());
-        let known = item.is_some();
+        let existed = item.is_some();
         let item = item.unwrap_or_else(|| fresh.insert(Item::new(name.kind())));
-        let answer = step(item, now);
+        let reply = step(item, now);
         let is_free = item.is_free(now);
-        if known && is_free {
+        if existed && is_free {
             items.remove(name.key());
         } else if let Some(fresh) = fresh.filter(|_| !is_free) {
             items.insert(name.key().into(), fresh);
         }
-        answer
+        reply
     }
 
-    /// A step that may have to be told to somebody.
-    fn step_and_tell<T>(
+    /// Executes one step on the item of a name, and notifies the waiters.
+    fn step_and_notify<T>(
         &self,
         name: &LockName,
-        step: impl FnOnce(&mut Item, Now) -> Result<(T, Wake), OfAnotherKind>,
+        step: impl FnOnce(&mut Item, Now) -> Result<(T, Notification), WrongKind>,
     ) -> Result<T, Failure> {
-        let (answer, wake) = self.step(name, step).map_err(|found| foreign(name, found))?;
-        match wake {
-            Wake::Nobody => {}
-            Wake::Listeners => self.tell(name),
-            Wake::Waiter(waiter) => self.tell(&name.for_waiter(&waiter)),
+        let (reply, notification) = self.step(name, step).map_err(|found| wrong_kind(name, found))?;
+        match notification {
+            Notification::None => {}
+            Notification::Subscribers => self.notify(name),
+            Notification::Waiter(waiter) => self.notify(&name.for_waiter(&waiter)),
         }
-        Ok(answer)
+        Ok(reply)
     }
 
-    /// How many hear of a release.
-    fn listeners(&self) -> u32 {
+    /// Returns how many clients a release reaches.
+    fn subscribers(&self) -> u32 {
+        if self.0.loses_messages.load(Ordering::Relaxed) {
+            return 0;
+        }
         let clients = self.0.clients.lock().unwrap_or_else(PoisonError::into_inner);
-        let listeners = clients.iter().filter(|client| client.strong_count() > 0).count();
-        if self.0.mute.load(Ordering::Relaxed) { 0 } else { u32::try_from(listeners).unwrap_or(u32::MAX) }
+        let connected = clients.iter().filter(|client| client.strong_count() > 0).count();
+        u32::try_from(connected).unwrap_or(u32::MAX)
     }
 
-    fn tell(&self, name: &LockName) {
-        if self.0.mute.load(Ordering::Relaxed) {
+    fn notify(&self, name: &LockName) {
+        if self.0.loses_messages.load(Ordering::Relaxed) {
             return;
         }
         let clients = self.0.clients.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -147,8 +155,8 @@ impl MemoryStore {
     }
 }
 
-fn foreign(name: &LockName, OfAnotherKind(found): OfAnotherKind) -> Failure {
-    Failure::refused(FailureKind::Corrupt { key: name.key().to_owned(), found: found.to_owned() })
+fn wrong_kind(name: &LockName, WrongKind(found): WrongKind) -> Failure {
+    Failure::wrong_kind(name, found)
 }
 
 impl fmt::Debug for MemoryStore {
@@ -157,7 +165,7 @@ impl fmt::Debug for MemoryStore {
     }
 }
 
-/// One client's way to a [`MemoryStore`].
+/// The backend of one client on a [`MemoryStore`].
 #[derive(Debug)]
 pub(crate) struct Memory {
     store: MemoryStore,
@@ -170,22 +178,27 @@ impl Memory {
     }
 }
 
-/// A step that is done when it is polled, not before, so that a future that was never polled did nothing.
-fn at_once<T: Send + 'static>(step: impl FnOnce() -> Result<T, Failure> + Send + 'static) -> Step<T> {
+/// A step that runs when it is first polled, so that a future that is never polled has no effect.
+fn on_poll<T: Send + 'static>(step: impl FnOnce() -> Result<T, Failure> + Send + 'static) -> Step<T> {
     Box::pin(async move {
         let sent = Sent { connection: 1, at: clock::now() };
-        Ok(Answer::new(step()?, sent))
+        Ok(StepReply::new(step()?, sent))
     })
 }
 
 impl Backend for Memory {
-    fn acquire(&self, claim: Claim<'_>, wish: Wish, care: Care) -> Step<Acquired> {
-        if care.replicas > 0 {
-            return unacknowledged(claim.name, care.replicas);
+    fn acquire(
+        &self,
+        claim: Claim<'_>,
+        options: AcquireOptions,
+        step_options: StepOptions,
+    ) -> Step<Acquired> {
+        if step_options.replicas > 0 {
+            return unacknowledged(claim.name, step_options.replicas);
         }
         let (store, claim) = (self.store.clone(), OwnedClaim::of(claim));
-        at_once(move || {
-            store.step_and_tell(&claim.name, |item, now| item.acquire(now, &claim.as_claim(), &wish))
+        on_poll(move || {
+            store.step_and_notify(&claim.name, |item, now| item.acquire(now, &claim.as_claim(), &options))
         })
     }
 
@@ -193,18 +206,19 @@ impl Backend for Memory {
         let (store, claim) = (self.store.clone(), OwnedClaim::of(claim));
         let step = move || {
             store
-                .step_and_tell(&claim.name, |item, now| item.release(now, &claim.as_claim()))
-                .map(|released| (released, store.listeners()))
+                .step_and_notify(&claim.name, |item, now| item.release(now, &claim.as_claim()))
+                .map(|released| (released, store.subscribers()))
         };
         Box::pin(async move {
-            let Answer { value: (value, listeners), sent, .. } = at_once(step).await?;
-            Ok(Answer { told: (value == Released::Freed).then_some(listeners), ..Answer::new(value, sent) })
+            let StepReply { value: (value, subscribers), sent, .. } = on_poll(step).await?;
+            let notified = (value == Released::Freed).then_some(subscribers);
+            Ok(StepReply { notified, ..StepReply::new(value, sent) })
         })
     }
 
-    fn renew(&self, lines: &[Renewal], _: Care) -> Step<Vec<Option<Renewed>>> {
+    fn renew(&self, lines: &[Renewal], _: StepOptions) -> Step<Vec<Option<Renewed>>> {
         let (store, lines) = (self.store.clone(), lines.to_vec());
-        at_once(move || {
+        on_poll(move || {
             let renew = |line: &Renewal| {
                 store.step(&line.name, |item, now| item.renew(now, &line.claim(), line.lease)).ok()
             };
@@ -212,71 +226,71 @@ impl Backend for Memory {
         })
     }
 
-    fn keep(&self, claim: Claim<'_>, lease: Lease, care: Care) -> Step<Renewed> {
-        if care.replicas > 0 {
-            return unacknowledged(claim.name, care.replicas);
+    fn unlock_after(&self, claim: Claim<'_>, lease: Lease, step_options: StepOptions) -> Step<Renewed> {
+        if step_options.replicas > 0 {
+            return unacknowledged(claim.name, step_options.replicas);
         }
         let (store, claim) = (self.store.clone(), OwnedClaim::of(claim));
-        at_once(move || {
-            store.step_and_tell(&claim.name, |item, now| item.keep(now, &claim.as_claim(), lease))
+        on_poll(move || {
+            store.step_and_notify(&claim.name, |item, now| item.unlock_after(now, &claim.as_claim(), lease))
         })
     }
 
-    fn attend(&self, waiters: &[Waiter], _: Duration) -> Step<Vec<Option<Place>>> {
+    fn heartbeat(&self, waiters: &[FairWaiter], _: Duration) -> Step<Vec<Option<QueuePosition>>> {
         let (store, waiters) = (self.store.clone(), waiters.to_vec());
-        at_once(move || {
-            let attend = |waiter: &Waiter| {
-                store.step_and_tell(&waiter.name, |item, now| item.attend(now, &waiter.owner)).ok()
+        on_poll(move || {
+            let heartbeat = |waiter: &FairWaiter| {
+                store.step_and_notify(&waiter.name, |item, now| item.heartbeat(now, &waiter.owner)).ok()
             };
-            Ok(waiters.iter().map(attend).collect())
+            Ok(waiters.iter().map(heartbeat).collect())
         })
     }
 
     fn force_unlock(&self, name: &LockName, _: Duration) -> Step<bool> {
         let (store, name) = (self.store.clone(), name.clone());
-        at_once(move || store.step_and_tell(&name, |item, now| item.force_unlock(now, name.kind())))
+        on_poll(move || store.step_and_notify(&name, |item, now| item.force_unlock(now, name.kind())))
     }
 
-    fn perform(&self, name: &LockName, deed: Deed, request: &OwnerId, _: Duration) -> Step<i64> {
+    fn perform(&self, name: &LockName, op: CounterOp, request: &OwnerId, _: Duration) -> Step<i64> {
         let (store, name, request) = (self.store.clone(), name.clone(), request.clone());
-        at_once(move || {
-            store.step_and_tell(&name, |item, now| item.perform(now, name.kind(), deed, &request))
+        on_poll(move || {
+            store.step_and_notify(&name, |item, now| item.perform(now, name.kind(), op, &request))
         })
     }
 
     fn forget(&self, name: &LockName, request: &OwnerId, _: Duration) -> Step<()> {
         let (store, name, request) = (self.store.clone(), name.clone(), request.clone());
-        at_once(move || {
+        on_poll(move || {
             store
                 .step(&name, |item, _| item.forget(name.kind(), &request))
-                .map_err(|found| foreign(&name, found))
+                .map_err(|found| wrong_kind(&name, found))
         })
     }
 
     fn inspect(&self, name: &LockName, _: Duration) -> Step<Snapshot> {
         let (store, name) = (self.store.clone(), name.clone());
-        at_once(move || {
+        on_poll(move || {
             store
                 .step(&name, |item, now| item.snapshot(now, name.kind()))
-                .map_err(|found| foreign(&name, found))
+                .map_err(|found| wrong_kind(&name, found))
         })
     }
 
-    fn find(&self, search: Search, _: Duration) -> Step<Sightings> {
+    fn find(&self, search: Search, _: Duration) -> Step<FoundKeys> {
         let store = self.store.clone();
-        at_once(move || {
+        on_poll(move || {
             let (now, mut items) = (now(), store.items());
-            let wanted = items.iter_mut().filter(|(key, _)| search.wants(key));
+            let matching = items.iter_mut().filter(|(key, _)| search.matches(key));
             let held =
-                wanted.filter_map(|(key, item)| item.held_kind(now).map(|kind| (key.to_string(), kind)));
-            // In order, so that a bound cuts off the same ones each time.
-            Ok(Sightings::new(&search, held.collect::<BTreeMap<_, _>>(), true))
+                matching.filter_map(|(key, item)| item.held_kind(now).map(|kind| (key.to_string(), kind)));
+            // Sorted, so that a truncated result is the same each time.
+            Ok(FoundKeys::new(&search, held.collect::<BTreeMap<_, _>>(), true))
         })
     }
 
     fn kind_of(&self, name: &LockName, _: Duration) -> Step<Option<Kind>> {
         let (store, name) = (self.store.clone(), name.clone());
-        at_once(move || {
+        on_poll(move || {
             let now = now();
             let mut items = store.items();
             let item = items.get_mut(name.key());
@@ -284,39 +298,45 @@ impl Backend for Memory {
         })
     }
 
-    fn introduce(&self, client: ClientId, record: String, lasts: Duration, _: Duration) -> Step<()> {
+    fn write_client_record(
+        &self,
+        client: ClientId,
+        record: String,
+        lasts: Duration,
+        _: Duration,
+    ) -> Step<()> {
         let store = self.store.clone();
-        at_once(move || {
-            let (now, mut introductions) = (clock::now(), store.introductions());
-            introductions.retain(|_, (_, end)| *end > now);
-            introductions.insert(client, (record, now + lasts));
+        on_poll(move || {
+            let (now, mut client_records) = (clock::now(), store.client_records());
+            client_records.retain(|_, (_, end)| *end > now);
+            client_records.insert(client, (record, now + lasts));
             Ok(())
         })
     }
 
-    fn introductions(&self, clients: &[ClientId], _: Duration) -> Step<Vec<Option<String>>> {
+    fn client_records(&self, clients: &[ClientId], _: Duration) -> Step<Vec<Option<String>>> {
         let (store, clients) = (self.store.clone(), clients.to_vec());
-        at_once(move || {
-            let (now, introductions) = (clock::now(), store.introductions());
-            let said = |client| introductions.get(client).filter(|(_, end)| *end > now);
-            Ok(clients.iter().map(|client| said(client).map(|(record, _)| record.clone())).collect())
+        on_poll(move || {
+            let (now, client_records) = (clock::now(), store.client_records());
+            let unexpired = |client| client_records.get(client).filter(|(_, end)| *end > now);
+            Ok(clients.iter().map(|client| unexpired(client).map(|(record, _)| record.clone())).collect())
         })
     }
 
-    fn listen(&self, _: &LockName) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        // Every client hears of every release, and looks at its own waiters.
+    fn subscribe(&self, _: &LockName) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        // Every client is notified of every release, and wakes its own waiters.
         Box::pin(std::future::ready(()))
     }
 
-    fn unlisten(&self, _: &LockName) {}
+    fn unsubscribe(&self, _: &LockName) {}
 
-    fn examinees(&self) -> Examinees<'_> {
+    fn server_probes(&self) -> ServerProbes<'_> {
         Box::pin(std::future::ready(Ok(Vec::new())))
     }
 
     fn about(&self) -> String {
-        "The store is in the memory of this process: there is no server to look at. Its locks end with it, and exclude nobody in \
-         another process."
+        "The store is in the memory of this process, without a server to check. Its locks exclude only clients of this \
+         process, and end with it."
             .to_owned()
     }
 

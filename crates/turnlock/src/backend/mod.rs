@@ -1,17 +1,23 @@
-//! Where locks live. A backend does one atomic step a call and knows nothing of guards, queues or retries.
+//! The stores behind the engine.
+//!
+//! A [`Backend`] executes atomic steps: one call is one step of a model in `turnlock_core::model`. It knows
+//! nothing of guards, local queues or retries, which are the engine's. There are three: `redis`, `file` and
+//! `memory`.
 
 use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use turnlock_core::model::{Acquired, Claim, Deed, Place, Released, Renewed, Snapshot, Wish};
+use turnlock_core::model::{
+    AcquireOptions, Acquired, Claim, CounterOp, QueuePosition, Released, Renewed, Snapshot,
+};
 use turnlock_core::{ClientId, Doubt, Kind, Lease, LockName, Moment, OwnerId};
 
 use crate::clock;
-use crate::doctor::Examinee;
+use crate::doctor::ServerProbe;
 use crate::error::{Cause, Error};
-pub(crate) use search::{Search, Sightings};
+pub(crate) use search::{FoundKeys, Search};
 
 mod embedded;
 #[cfg(all(feature = "file", unix))]
@@ -20,110 +26,120 @@ pub(crate) mod memory;
 pub(crate) mod redis;
 mod search;
 
-/// A step on its way. It does nothing until it is polled, and must be run to its end once it was.
-pub(crate) type Step<T> = Pin<Box<dyn Future<Output = Result<Answer<T>, Failure>> + Send>>;
+/// A step under way. It does nothing until it is polled, and must be polled to completion after that.
+pub(crate) type Step<T> = Pin<Box<dyn Future<Output = Result<StepReply<T>, Failure>> + Send>>;
 
-/// The servers behind a store, on their way.
-pub(crate) type Examinees<'a> =
-    Pin<Box<dyn Future<Output = Result<Vec<Arc<dyn Examinee>>, Failure>> + Send + 'a>>;
+/// A request for the probes of the servers behind a store.
+pub(crate) type ServerProbes<'a> =
+    Pin<Box<dyn Future<Output = Result<Vec<Arc<dyn ServerProbe>>, Failure>> + Send + 'a>>;
 
-/// What the store answered.
+/// The reply of the store to a step.
 #[derive(Debug)]
-pub(crate) struct Answer<T> {
+pub(crate) struct StepReply<T> {
     pub(crate) value: T,
     pub(crate) sent: Sent,
-    /// How many replicas have acknowledged it, where that was asked for.
+    /// How many replicas acknowledged the step, if that was requested.
     pub(crate) replicas: u32,
-    /// How many clients were told of it, this one included if it listens; where that is known.
-    pub(crate) told: Option<u32>,
+    /// How many clients were notified, this one included if it subscribes. `None` if unknown.
+    pub(crate) notified: Option<u32>,
 }
 
-impl<T> Answer<T> {
-    /// An answer of the store alone.
+impl<T> StepReply<T> {
+    /// A reply without replicas and notifications.
     pub(crate) fn new(value: T, sent: Sent) -> Self {
-        Self { value, sent, replicas: 0, told: None }
+        Self { value, sent, replicas: 0, notified: None }
     }
 }
 
-/// How careful a step is that grants or renews.
+/// The options of a step that grants or renews.
 #[derive(Clone, Debug)]
-pub(crate) struct Care {
-    /// How long to wait for an answer. Where replicas are asked, also how long to wait until it can be sent.
+pub(crate) struct StepOptions {
+    /// The response time-out. With replicas, also the longest time until the step is sent.
     pub(crate) limit: Duration,
-    /// How many replicas must have acknowledged what it granted or renewed, or else it does not count.
+    /// How many replicas must acknowledge the grant or renewal for it to count.
     pub(crate) replicas: u32,
-    /// Who asked for it.
+    /// The future that requested the step.
     pub(crate) caller: Caller,
 }
 
-impl Care {
-    /// For a step that the engine itself asks for.
+impl StepOptions {
+    /// For a step requested by the engine itself.
     pub(crate) fn of_engine(limit: Duration, replicas: u32) -> Self {
         Self { limit, replicas, caller: Caller::ENGINE }
     }
 }
 
-/// The future that asked for a step. The step is finished without it; but one that waits for its turn to share a call or a
-/// `WAIT` is not sent any more when this is dropped.
+/// The future that requested a step.
+///
+/// A step that was sent completes without it. A step that still waits to join a batch or a `WAIT` is not sent
+/// after the caller was dropped.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller(Option<Weak<()>>);
 
 impl Caller {
-    /// The engine itself, which is never gone.
+    /// The engine itself, which is never dropped.
     pub(crate) const ENGINE: Self = Self(None);
 
-    /// Whoever owns `presence`, until it is dropped.
-    pub(crate) fn with(presence: &Arc<()>) -> Self {
-        Self(Some(Arc::downgrade(presence)))
+    /// The owner of `alive`, until it is dropped.
+    pub(crate) fn with(alive: &Arc<()>) -> Self {
+        Self(Some(Arc::downgrade(alive)))
     }
 
     pub(crate) fn is_gone(&self) -> bool {
-        self.0.as_ref().is_some_and(|presence| presence.strong_count() == 0)
+        self.0.as_ref().is_some_and(|alive| alive.strong_count() == 0)
     }
 }
 
-/// A request that left: on which connection, since order is kept on one connection only, and when, at the earliest.
+/// When a request was sent, and on which connection. Order is preserved on one connection only.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sent {
     pub(crate) connection: u64,
+    /// A moment before the send.
     pub(crate) at: Moment,
 }
 
 impl Sent {
-    /// For a request that was not sent, since there was nothing to ask.
+    /// For a reply without a request, since there was nothing to send.
     pub(crate) fn never() -> Self {
         Self { connection: 0, at: clock::now() }
     }
 
-    /// What of `doubt` is left when this request was answered.
-    pub(crate) fn leaves_of(self, doubt: Option<Doubt>) -> Option<Doubt> {
+    /// Returns `doubt` unless a reply to this request settles it.
+    pub(crate) fn unsettled(self, doubt: Option<Doubt>) -> Option<Doubt> {
         doubt.filter(|doubt| !doubt.is_settled_by(self.connection, self.at))
     }
 }
 
-/// A step that was not answered as it should be.
+/// The failure of a step.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
     pub(crate) kind: FailureKind,
-    /// The step was sent and not answered: it may have been done, or may still be.
-    /// `None` when it certainly was not and will not be.
+    /// Set if the step was sent without a reply, so that it may have taken effect, or still may.
+    /// `None` if it certainly has no effect.
     pub(crate) in_doubt: Option<Sent>,
-    /// It was answered all the same, and what it began stands on the store: what is missing is that replicas have it.
+    /// `true` if the step got a reply and took effect on the store, but too few replicas acknowledged it.
     pub(crate) stands: bool,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) enum FailureKind {
-    /// Not now; later perhaps.
+    /// The store cannot be reached or cannot serve. A retry may help.
     Unavailable(Cause),
     Denied(Cause),
-    Corrupt {
+    /// The key holds something else than a lock.
+    NotALock {
         key: String,
         found: String,
     },
-    /// Never, on this store.
+    /// The key holds another kind of lock.
+    WrongKind {
+        name: String,
+        expected: Kind,
+        found: Kind,
+    },
+    /// The store cannot do this. A retry cannot help.
     Unsupported(String),
-    /// Done, and acknowledged by too few replicas.
+    /// Too few replicas acknowledged the step.
     NotEnoughReplicas {
         name: String,
         wanted: u32,
@@ -132,28 +148,38 @@ pub(crate) enum FailureKind {
 }
 
 impl Failure {
-    /// A failure of a step that was certainly not done.
+    /// A failure of a step that certainly had no effect.
     pub(crate) fn refused(kind: FailureKind) -> Self {
         Self { kind, in_doubt: None, stands: false }
     }
 
-    /// A failure of a step that was done, but is not to count.
+    /// A step on a key that holds another kind of lock.
+    pub(crate) fn wrong_kind(name: &LockName, found: Kind) -> Self {
+        let (name, expected) = (name.to_string(), name.kind());
+        Self::refused(FailureKind::WrongKind { name, expected, found })
+    }
+
+    /// A failure of a step that took effect, but must not count.
     pub(crate) fn of_standing(kind: FailureKind, sent: Sent) -> Self {
         Self { kind, in_doubt: Some(sent), stands: true }
     }
 
-    pub(crate) fn is_worth_a_retry(&self) -> bool {
+    pub(crate) fn is_retryable(&self) -> bool {
         match self.kind {
             FailureKind::Unavailable(_) => true,
-            // A store that has no replicas does not begin at all, and will not have any later.
+            // A store without replicas refuses the step, and always will.
             FailureKind::NotEnoughReplicas { .. } => self.stands,
-            FailureKind::Denied(_) | FailureKind::Corrupt { .. } | FailureKind::Unsupported(_) => false,
+            FailureKind::Denied(_)
+            | FailureKind::NotALock { .. }
+            | FailureKind::WrongKind { .. }
+            | FailureKind::Unsupported(_) => false,
         }
     }
 
-    /// What is in doubt after this failure of a request for a hold that would last so long, when `earlier` ones of the same
-    /// hold have left a doubt.
-    pub(crate) fn adds_doubt_to(&self, earlier: Option<Doubt>, lasts: Duration) -> Option<Doubt> {
+    /// Returns the doubt after this failure, combined with that of `earlier` requests of the same hold.
+    ///
+    /// `lasts` is how long the hold would last that was requested.
+    pub(crate) fn merge_doubt(&self, earlier: Option<Doubt>, lasts: Duration) -> Option<Doubt> {
         let Some(sent) = self.in_doubt else { return earlier };
         if self.stands {
             let end = clock::now() + lasts;
@@ -165,22 +191,27 @@ impl Failure {
         Some(earlier.map_or(doubt, |earlier| earlier.and(doubt)))
     }
 
-    /// What the store said, where it said something.
+    /// Returns the error of the store, if there is one.
     pub(crate) fn into_cause(self) -> Option<Cause> {
         match self.kind {
             FailureKind::Unavailable(cause) | FailureKind::Denied(cause) => Some(cause),
-            FailureKind::Corrupt { .. }
+            FailureKind::NotALock { .. }
+            | FailureKind::WrongKind { .. }
             | FailureKind::Unsupported(_)
             | FailureKind::NotEnoughReplicas { .. } => None,
         }
     }
 
-    /// The same as an error of the public interface; `what` was being done.
+    /// Converts this to an error of the public interface. `what` describes the operation.
     pub(crate) fn into_error(self, what: impl FnOnce() -> String) -> Error {
         match self.kind {
             FailureKind::Unavailable(source) => Error::Unavailable { what: what(), source },
             FailureKind::Denied(source) => Error::Denied { what: what(), source },
-            FailureKind::Corrupt { key, found } => Error::Corrupt { key, found },
+            FailureKind::NotALock { key, found } => Error::NotALock { key, found },
+            FailureKind::WrongKind { name, expected, found } => {
+                let (expected, found) = (crate::Kind::from_core(expected), crate::Kind::from_core(found));
+                Error::WrongKind { name, expected, found }
+            }
             FailureKind::Unsupported(text) => Error::Unsupported(text),
             FailureKind::NotEnoughReplicas { name, wanted, reached } => {
                 Error::NotEnoughReplicas { name, wanted, reached }
@@ -193,7 +224,8 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {
             FailureKind::Unavailable(cause) | FailureKind::Denied(cause) => cause.fmt(f),
-            FailureKind::Corrupt { key, found } => write!(f, "{key:?} holds {found}"),
+            FailureKind::NotALock { key, found } => write!(f, "{key:?} holds {found}"),
+            FailureKind::WrongKind { name, found, .. } => write!(f, "{name:?} is a {}", found.label()),
             FailureKind::Unsupported(text) => f.write_str(text),
             FailureKind::NotEnoughReplicas { wanted, reached, .. } => {
                 write!(f, "acknowledged by {reached} of {wanted} replicas")
@@ -202,7 +234,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// One line of a batch of renewals. A lease of `None` only looks whether the owner holds.
+/// One renewal of a batch. With a lease of `None`, it only checks that the owner holds the lock.
 #[derive(Clone, Debug)]
 pub(crate) struct Renewal {
     pub(crate) name: LockName,
@@ -217,92 +249,104 @@ impl Renewal {
     }
 }
 
-/// One waiter of a fair lock, in a batch of signs of life.
+/// One waiter of a fair lock, in a batch of heartbeats.
 #[derive(Clone, Debug)]
-pub(crate) struct Waiter {
+pub(crate) struct FairWaiter {
     pub(crate) name: LockName,
     pub(crate) owner: OwnerId,
 }
 
-/// A place where locks live.
+/// A store of locks.
 ///
-/// Each method is one atomic step of the model of the same name, and waits for its answer for `limit` at the most. What
-/// is done, and to what, follows from the kind of the name.
+/// Each method is one atomic step of the model, and waits at most `limit` for the reply. The kind of the name
+/// selects the model.
 pub(crate) trait Backend: Send + Sync + fmt::Debug {
-    /// Takes the lock, or raises the count of a hold to the target.
+    /// Acquires the lock, or raises the count of a hold to the target.
     ///
-    /// A grant that too few replicas have acknowledged is a failure, and stands.
-    fn acquire(&self, claim: Claim<'_>, wish: Wish, care: Care) -> Step<Acquired>;
+    /// A grant that too few replicas acknowledge is a failure that [stands](Failure::stands).
+    fn acquire(&self, claim: Claim<'_>, options: AcquireOptions, step_options: StepOptions)
+    -> Step<Acquired>;
 
-    /// Lowers the count of a hold to the target; zero ends it, and takes away what a waiter left.
+    /// Lowers the count of a hold to the target. Zero ends it, and removes the owner as a waiter.
     fn release(&self, claim: Claim<'_>, limit: Duration) -> Step<Released>;
 
-    /// Each line has an outcome of its own, in the order of the lines; `None` where the store failed with just that one.
-    /// The lines are of kinds that are renewed in the same way. Where too few replicas have acknowledged the batch, what it
-    /// renewed has no outcome.
-    fn renew(&self, lines: &[Renewal], care: Care) -> Step<Vec<Option<Renewed>>>;
-
-    /// Sets the lease of a hold to just this, which may be less than is left.
+    /// Renews several holds, whose kinds are of one [renewal group](Kind::renewal_group).
     ///
-    /// Where too few replicas have acknowledged it, that is a failure, and stands.
-    fn keep(&self, claim: Claim<'_>, lease: Lease, care: Care) -> Step<Renewed>;
+    /// Returns one outcome per line, in order. The outcome is `None` if the store failed with that line only,
+    /// or if too few replicas acknowledged a renewal.
+    fn renew(&self, lines: &[Renewal], step_options: StepOptions) -> Step<Vec<Option<Renewed>>>;
 
-    /// The same for a hold that its client goes on with: where holds end with their client, so does this one.
-    fn set_lease(&self, claim: Claim<'_>, lease: Lease, care: Care) -> Step<Renewed> {
-        self.keep(claim, lease, care)
+    /// Sets the lease of a hold to exactly `lease`, which may shorten it. The hold outlasts its client.
+    ///
+    /// If too few replicas acknowledge that, it is a failure that [stands](Failure::stands).
+    fn unlock_after(&self, claim: Claim<'_>, lease: Lease, step_options: StepOptions) -> Step<Renewed>;
+
+    /// As `unlock_after`, for a hold that its client goes on using: it may end with the client.
+    fn set_lease(&self, claim: Claim<'_>, lease: Lease, step_options: StepOptions) -> Step<Renewed> {
+        self.unlock_after(claim, lease, step_options)
     }
 
-    /// Says that waiters of fair locks are alive, and where they stand. Outcomes as for `renew`.
-    fn attend(&self, waiters: &[Waiter], limit: Duration) -> Step<Vec<Option<Place>>>;
+    /// Sends heartbeats of waiters of fair locks, and returns their positions. Outcomes as for `renew`.
+    fn heartbeat(&self, waiters: &[FairWaiter], limit: Duration) -> Step<Vec<Option<QueuePosition>>>;
 
     fn force_unlock(&self, name: &LockName, limit: Duration) -> Step<bool>;
 
-    /// A step on a number without owners. It counts once for each `request`.
-    fn perform(&self, name: &LockName, deed: Deed, request: &OwnerId, limit: Duration) -> Step<i64>;
+    /// Performs an operation on a counter, once for each `request`.
+    fn perform(&self, name: &LockName, op: CounterOp, request: &OwnerId, limit: Duration) -> Step<i64>;
 
-    /// Forgets what became of a request on a number without owners, of which no copy is under way nor will be sent.
+    /// Forgets the outcome of a request on a counter. No copy of it may be under way, nor be sent later.
     fn forget(&self, name: &LockName, request: &OwnerId, limit: Duration) -> Step<()>;
 
     fn inspect(&self, name: &LockName, limit: Duration) -> Step<Snapshot>;
 
-    /// Looks for what is held under the names of a search; a bounded search, which waits for each answer for `limit`. Numbers
-    /// without owners are not found.
-    fn find(&self, search: Search, limit: Duration) -> Step<Sightings>;
+    /// Finds held locks by name. Counters are not found.
+    ///
+    /// The search is bounded, and waits at most `limit` for each reply.
+    fn find(&self, search: Search, limit: Duration) -> Step<FoundKeys>;
 
-    /// What stands at the key of this name, whatever the kind in the name. `None` when nothing does that could be a lock.
+    /// Returns the kind found at the key of this name, whatever the kind in the name. `None` if it is not a
+    /// lock.
     fn kind_of(&self, name: &LockName, limit: Duration) -> Step<Option<Kind>>;
 
-    /// Writes down what a client says of itself, and forgets it after `lasts`. No lock depends on it.
-    fn introduce(&self, client: ClientId, record: String, lasts: Duration, limit: Duration) -> Step<()>;
+    /// Stores the record of a client, which expires after `lasts`. No lock depends on it.
+    fn write_client_record(
+        &self,
+        client: ClientId,
+        record: String,
+        lasts: Duration,
+        limit: Duration,
+    ) -> Step<()>;
 
-    /// What these clients say of themselves, in their order; `None` for one that says nothing.
-    fn introductions(&self, clients: &[ClientId], limit: Duration) -> Step<Vec<Option<String>>>;
+    /// Returns the records of these clients, in order. `None` for a client without a record.
+    fn client_records(&self, clients: &[ClientId], limit: Duration) -> Step<Vec<Option<String>>>;
 
-    /// Starts to listen for releases of `name`; ready when a release from then on will be told to [`Signals::freed`].
-    /// Gives up silently after a while: a waiter polls anyway.
-    fn listen(&self, name: &LockName) -> Pin<Box<dyn Future<Output = ()> + Send>>;
+    /// Subscribes to releases of `name`.
+    ///
+    /// Ready when later releases reach [`Signals::freed`]. Gives up silently after a while, since waiters
+    /// also poll.
+    fn subscribe(&self, name: &LockName) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 
-    /// Nobody waits for `name` any more. The backend may listen on for a moment.
-    fn unlisten(&self, name: &LockName);
+    /// Ends the subscription to `name`. The backend may keep it for a moment.
+    fn unsubscribe(&self, name: &LockName);
 
-    /// The servers that have locks just now, to be examined. None where there are no servers.
-    fn examinees(&self) -> Examinees<'_>;
+    /// Returns probes of the servers that store locks, for the doctor. Empty if there are no servers.
+    fn server_probes(&self) -> ServerProbes<'_>;
 
-    /// What there is instead of servers, in plain words, where there are none to examine.
+    /// Describes the store to users if it has no servers.
     fn about(&self) -> String;
 
-    /// Says whom to tell. Called once, before any step.
+    /// Sets the receiver of signals. Called once, before any step.
     fn attach(&self, signals: Weak<dyn Signals>);
 }
 
-/// What a backend tells by itself. Each is a hint to look again, never a grant.
+/// The events that a backend reports. Each is a hint to check again, never a grant.
 pub(crate) trait Signals: Send + Sync {
     /// A release of `name` was published.
     fn freed(&self, name: &LockName);
 
-    /// A connection broke or was made anew: what is held should be confirmed.
+    /// A connection broke or was re-established: holds should be confirmed.
     fn connection_changed(&self);
 
-    /// The same; and another server may answer now, which has not heard of everything that was confirmed.
+    /// As `connection_changed`, and the new server may lack writes that the old one confirmed.
     fn server_changed(&self);
 }

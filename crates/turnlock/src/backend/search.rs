@@ -1,42 +1,42 @@
 use turnlock_core::{Glob, Kind};
 
-/// What somebody looks for.
+/// A search for locks by name.
 #[derive(Clone, Debug)]
 pub(crate) struct Search {
-    /// What stands in front of every name on the store.
+    /// The key prefix of the client.
     pub(crate) prefix: String,
-    /// Which names.
+    /// The pattern for names.
     pub(crate) names: Glob,
-    /// How many are enough.
+    /// The maximum number of results.
     pub(crate) at_most: usize,
 }
 
 impl Search {
-    /// Whether a key is that of a name that is looked for.
-    pub(crate) fn wants(&self, key: &str) -> bool {
+    /// Returns `true` if `key` is the prefix followed by a matching name.
+    pub(crate) fn matches(&self, key: &str) -> bool {
         key.strip_prefix(&*self.prefix).is_some_and(|name| !name.is_empty() && self.names.matches(name))
     }
 }
 
-/// What a search came upon.
+/// The result of a [`Search`].
 #[derive(Clone, Debug)]
-pub(crate) struct Sightings {
-    /// Each thing that may be held, once, by its key.
-    pub(crate) things: Vec<(String, Kind)>,
-    /// Whether the search came to its end.
+pub(crate) struct FoundKeys {
+    /// The keys that may be held, each once, with their kinds.
+    pub(crate) items: Vec<(String, Kind)>,
+    /// `true` if the search covered all keys.
     pub(crate) is_complete: bool,
 }
 
-impl Sightings {
-    /// As many of what was found as somebody looks for.
+impl FoundKeys {
+    /// Truncates `found` to the maximum of the search; the result is incomplete then.
     pub(crate) fn new(
         search: &Search,
         found: impl IntoIterator<Item = (String, Kind)>,
         is_complete: bool,
     ) -> Self {
-        let mut things: Vec<_> = found.into_iter().collect();
-        let is_complete = is_complete && things.len() <= search.at_most;
-        things.truncate(search.at_most);
-        Self { things, is_complete }
+        let mut items: Vec<_> = found.into_iter().collect();
+        let is_complete = is_complete && items.len() <= search.at_most;
+        items.truncate(search.at_most);
+        Self { items, is_complete }
     }
 }

@@ -2,37 +2,37 @@ use std::sync::Arc;
 
 use futures_util::future::{Either, select};
 
-use super::home::Home;
+use super::client_thread::ClientThread;
 use super::interrupt::Interrupt;
 use super::thread_owner;
 use crate::client::Client;
 use crate::error::Error;
 use crate::owner::Owner;
 
-/// The way from a thread to the async types: what every handle of this module has inside.
+/// Runs async calls from a blocking handle. A part of every handle.
 #[derive(Clone, Debug)]
 pub(super) struct Bridge {
     pub(super) client: Client,
-    pub(super) home: Arc<Home>,
+    pub(super) thread: Arc<ClientThread>,
     interrupt: Option<Interrupt>,
 }
 
 impl Bridge {
-    pub(super) fn new(client: Client, home: Arc<Home>) -> Self {
-        Self { client, home, interrupt: None }
+    pub(super) fn new(client: Client, thread: Arc<ClientThread>) -> Self {
+        Self { client, thread, interrupt: None }
     }
 
     pub(super) fn interruptible(&self, interrupt: &Interrupt) -> Self {
         Self { interrupt: Some(interrupt.clone()), ..self.clone() }
     }
 
-    /// The calling thread as an owner.
+    /// Returns the calling thread as an owner.
     pub(super) fn owner(&self) -> Owner {
         thread_owner::current(&self.client)
     }
 
     pub(super) fn block_on<F: Future>(&self, future: F) -> F::Output {
-        self.home.block_on(future)
+        self.thread.block_on(future)
     }
 
     /// Blocks until the future is ready, or the wait for `name` is interrupted.

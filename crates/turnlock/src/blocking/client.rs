@@ -1,181 +1,153 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use turnlock_core::{Kind, OwnerId};
+use turnlock_core::{ClientId, OwnerId};
 
 use super::bridge::Bridge;
-use super::home::Home;
+use super::builder::Builder;
+use super::client_thread::ClientThread;
 use super::latch::Latch;
 use super::lock::Lock;
 use super::permit_semaphore::PermitSemaphore;
 use super::read_write_lock::ReadWriteLock;
 use super::semaphore::Semaphore;
-use crate::backend::memory::MemoryStore;
-use crate::client::Leftovers;
+use crate::client::ShutdownReport;
 use crate::doctor::Report;
 use crate::error::Error;
 use crate::found::Found;
 use crate::identity::Identity;
 use crate::inspection::Inspection;
+use crate::kind::Kind;
 
-/// As [`turnlock::Client`](crate::Client), for programs without a runtime.
+/// A client of a store, from which all locks are made: [`turnlock::Client`](crate::Client).
+///
+/// Cheap to clone. Its methods block the calling thread.
+///
+/// # Examples
+///
+/// ```
+/// let client = turnlock::blocking::Client::connect("memory://")?;
+/// let guard = client.lock("orders").lock()?;
+/// drop(guard);
+/// let report = client.shutdown(std::time::Duration::from_secs(5));
+/// assert!(report.is_clean());
+/// # Ok::<(), turnlock::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Client {
     inner: crate::Client,
-    home: Arc<Home>,
+    thread: Arc<ClientThread>,
 }
 
 impl Client {
-    /// As [`turnlock::Client::connect`](crate::Client::connect).
+    /// Connects to the store of this URL: [`turnlock::Client::connect`](crate::Client::connect).
     pub fn connect(url: &str) -> Result<Self, Error> {
-        Self::builder(crate::Client::builder()).connect(url)
+        Self::builder().connect(url)
     }
 
-    /// A blocking client with the settings of an async one.
-    ///
-    /// ```
-    /// use turnlock::{Client, blocking};
-    ///
-    /// let settings = Client::builder().key_prefix("billing:");
-    /// let client = blocking::Client::builder(settings).connect("memory://")?;
-    /// # drop(client);
-    /// # Ok::<(), turnlock::Error>(())
-    /// ```
-    pub fn builder(settings: crate::Builder) -> Builder {
-        Builder { settings }
+    /// Returns a [`Builder`] to set options.
+    pub fn builder() -> Builder {
+        Builder::default()
     }
 
-    /// The lock of this name.
+    /// Returns a handle to the lock of this name: [`turnlock::Client::lock`](crate::Client::lock).
     pub fn lock(&self, name: &str) -> Lock {
         Lock::new(self.inner.lock(name), self.bridge())
     }
 
-    /// The fair lock of this name. As [`turnlock::Client::fair_lock`](crate::Client::fair_lock).
+    /// Returns a handle to the fair lock of this name: [`turnlock::Client::fair_lock`](crate::Client::fair_lock).
     pub fn fair_lock(&self, name: &str) -> Lock {
         Lock::new(self.inner.fair_lock(name), self.bridge())
     }
 
-    /// The fenced lock of this name. As [`turnlock::Client::fenced_lock`](crate::Client::fenced_lock).
+    /// Returns a handle to the fenced lock of this name: [`turnlock::Client::fenced_lock`](crate::Client::fenced_lock).
     pub fn fenced_lock(&self, name: &str) -> Lock {
         Lock::new(self.inner.fenced_lock(name), self.bridge())
     }
 
-    /// The spin lock of this name. As [`turnlock::Client::spin_lock`](crate::Client::spin_lock).
+    /// Returns a handle to the spin lock of this name: [`turnlock::Client::spin_lock`](crate::Client::spin_lock).
     pub fn spin_lock(&self, name: &str) -> Lock {
         Lock::new(self.inner.spin_lock(name), self.bridge())
     }
 
-    /// The plain lock of this name. As [`turnlock::Client::plain_lock`](crate::Client::plain_lock).
+    /// Returns a handle to the plain lock of this name: [`turnlock::Client::plain_lock`](crate::Client::plain_lock).
     pub fn plain_lock(&self, name: &str) -> Lock {
         Lock::new(self.inner.plain_lock(name), self.bridge())
     }
 
-    /// The read-write lock of this name.
+    /// Returns a handle to the read-write lock: [`turnlock::Client::read_write_lock`](crate::Client::read_write_lock).
     pub fn read_write_lock(&self, name: &str) -> ReadWriteLock {
         ReadWriteLock::new(self.inner.read_write_lock(name), self.bridge())
     }
 
-    /// The semaphore of this name.
+    /// Returns a handle to the semaphore of this name: [`turnlock::Client::semaphore`](crate::Client::semaphore).
     pub fn semaphore(&self, name: &str) -> Semaphore {
         Semaphore::new(self.inner.semaphore(name), self.bridge())
     }
 
-    /// The semaphore of this name whose permits have leases.
+    /// Returns a handle to the semaphore with leases:
+    /// [`turnlock::Client::permit_semaphore`](crate::Client::permit_semaphore).
     pub fn permit_semaphore(&self, name: &str) -> PermitSemaphore {
         PermitSemaphore::new(self.inner.permit_semaphore(name), self.bridge())
     }
 
-    /// The count-down latch of this name.
+    /// Returns a handle to the count-down latch of this name: [`turnlock::Client::latch`](crate::Client::latch).
     pub fn latch(&self, name: &str) -> Latch {
         Latch::new(self.inner.latch(name), self.bridge())
     }
 
-    fn bridge(&self) -> Bridge {
-        Bridge::new(self.inner.clone(), Arc::clone(&self.home))
+    /// Returns the id of this client: [`turnlock::Client::id`](crate::Client::id).
+    pub fn id(&self) -> ClientId {
+        self.inner.id()
     }
 
-    fn build<F>(connect: F) -> Result<Self, Error>
+    fn bridge(&self) -> Bridge {
+        Bridge::new(self.inner.clone(), Arc::clone(&self.thread))
+    }
+
+    pub(super) fn build<F>(connect: F) -> Result<Self, Error>
     where
         F: AsyncFnOnce() -> Result<crate::Client, Error> + Send + 'static,
     {
-        let (home, inner) = Home::build(connect)?;
-        Ok(Self { inner, home })
+        let (thread, inner) = ClientThread::build(connect)?;
+        Ok(Self { inner, thread })
     }
 
-    /// As [`turnlock::Client::find`](crate::Client::find).
+    /// Finds held locks whose names match a pattern: [`turnlock::Client::find`](crate::Client::find).
     pub fn find(&self, pattern: &str, at_most: usize) -> Result<Found, Error> {
-        self.home.block_on(self.inner.find(pattern, at_most))
+        self.thread.block_on(self.inner.find(pattern, at_most))
     }
 
-    /// As [`turnlock::Client::look_up`](crate::Client::look_up).
-    pub fn look_up(&self, name: &str) -> Result<Option<Inspection>, Error> {
-        self.home.block_on(self.inner.look_up(name))
+    /// Inspects the key of this exact name, whatever its kind: [`turnlock::Client::inspect`](crate::Client::inspect).
+    pub fn inspect(&self, name: &str) -> Result<Option<Inspection>, Error> {
+        self.thread.block_on(self.inner.inspect(name))
     }
 
-    /// As [`turnlock::Client::identities`](crate::Client::identities).
+    /// Returns the identities of the clients of these owners:
+    /// [`turnlock::Client::identities`](crate::Client::identities).
     pub fn identities(&self, owners: &[OwnerId]) -> Result<Vec<Option<Identity>>, Error> {
-        self.home.block_on(self.inner.identities(owners))
+        self.thread.block_on(self.inner.identities(owners))
     }
 
-    /// As [`turnlock::Client::force_unlock`](crate::Client::force_unlock).
+    /// Releases a lock by force: [`turnlock::Client::force_unlock`](crate::Client::force_unlock).
     pub fn force_unlock(&self, kind: Kind, name: &str, owner: Option<&OwnerId>) -> Result<bool, Error> {
-        self.home.block_on(self.inner.force_unlock(kind, name, owner))
+        self.thread.block_on(self.inner.force_unlock(kind, name, owner))
     }
 
-    /// As [`turnlock::Client::doctor`](crate::Client::doctor).
+    /// Checks the store, and returns a report: [`turnlock::Client::doctor`](crate::Client::doctor).
     pub fn doctor(&self) -> Report {
-        self.home.block_on(self.inner.doctor())
+        self.thread.block_on(self.inner.doctor())
     }
 
-    /// As [`turnlock::Client::doctor_for_names`](crate::Client::doctor_for_names).
-    pub fn doctor_for_names(&self, beginning: &str) -> Report {
-        self.home.block_on(self.inner.doctor_for_names(beginning))
+    /// Checks the store, with probes whose names begin with `prefix`:
+    /// [`turnlock::Client::doctor_with_prefix`](crate::Client::doctor_with_prefix).
+    pub fn doctor_with_prefix(&self, prefix: &str) -> Report {
+        self.thread.block_on(self.inner.doctor_with_prefix(prefix))
     }
 
-    /// As [`turnlock::Client::shutdown`](crate::Client::shutdown).
-    pub fn shutdown(&self, limit: Duration) -> Leftovers {
-        self.home.block_on(self.inner.shutdown(limit))
+    /// Stops acquiring, and waits until all locks are released:
+    /// [`turnlock::Client::shutdown`](crate::Client::shutdown).
+    pub fn shutdown(&self, limit: Duration) -> ShutdownReport {
+        self.thread.block_on(self.inner.shutdown(limit))
     }
-}
-
-/// Settings on their way to a blocking [`Client`].
-#[derive(Clone, Debug)]
-#[must_use = "a builder does nothing until it connects"]
-pub struct Builder {
-    settings: crate::Builder,
-}
-
-impl Builder {
-    /// As [`turnlock::Builder::connect`](crate::Builder::connect).
-    pub fn connect(self, url: &str) -> Result<Client, Error> {
-        let url = url.to_owned();
-        Client::build(async move || self.settings.connect(&url).await)
-    }
-
-    /// As [`turnlock::Builder::sentinel`](crate::Builder::sentinel).
-    pub fn sentinel(self, master_name: &str, sentinels: &[impl AsRef<str>]) -> Result<Client, Error> {
-        let (master_name, sentinels) = (master_name.to_owned(), owned(sentinels));
-        Client::build(async move || self.settings.sentinel(&master_name, &sentinels).await)
-    }
-
-    /// As [`turnlock::Builder::cluster`](crate::Builder::cluster).
-    pub fn cluster(self, seeds: &[impl AsRef<str>]) -> Result<Client, Error> {
-        let seeds = owned(seeds);
-        Client::build(async move || self.settings.cluster(&seeds).await)
-    }
-
-    /// As [`turnlock::Builder::redis`](crate::Builder::redis).
-    pub fn redis(self, client: redis::Client) -> Result<Client, Error> {
-        Client::build(async move || self.settings.redis(client).await)
-    }
-
-    /// As [`turnlock::Builder::memory`](crate::Builder::memory).
-    pub fn memory(self, store: &MemoryStore) -> Result<Client, Error> {
-        let store = store.clone();
-        Client::build(async move || self.settings.memory(&store))
-    }
-}
-
-fn owned(texts: &[impl AsRef<str>]) -> Vec<String> {
-    texts.iter().map(|text| text.as_ref().to_owned()).collect()
 }

@@ -3,7 +3,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::Notify;
 
-/// Ends a wait for a lock from another thread: what `lockInterruptibly` is to Java.
+/// Ends a wait for a lock from another thread, as `lockInterruptibly` in Java.
+///
+/// Clones share one flag.
+///
+/// # Examples
 ///
 /// ```
 /// use turnlock::blocking::{Client, Interrupt};
@@ -30,22 +34,25 @@ struct Flag {
 }
 
 impl Interrupt {
-    /// A new one, not raised.
+    /// Returns a new interrupt that is not raised.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Ends all waits that were made interruptible by this one, and those that will be, until [`clear`](Interrupt::clear).
+    /// Raises the interrupt: current and later waits end, until [`clear`](Interrupt::clear).
+    ///
+    /// Applies to waits of handles that are [interruptible](super::Lock::interruptible) by it or a clone of it.
     pub fn interrupt(&self) {
         self.0.raised.store(true, Ordering::Release);
         self.0.changed.notify_waiters();
     }
 
-    /// Lets new waits begin again.
+    /// Clears the interrupt, so that later waits do not end.
     pub fn clear(&self) {
         self.0.raised.store(false, Ordering::Release);
     }
 
+    /// Waits until the interrupt is raised.
     pub(super) async fn raised(&self) {
         loop {
             let changed = self.0.changed.notified();

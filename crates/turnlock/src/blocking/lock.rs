@@ -9,9 +9,30 @@ use super::interrupt::Interrupt;
 use super::thread_owner;
 use crate::error::Error;
 use crate::inspection::Inspection;
+use crate::try_acquire::TryAcquire;
 
-/// As [`turnlock::Lock`](crate::Lock), for programs without a runtime; the calling thread is the owner.
+/// A handle to a lock: [`turnlock::Lock`](crate::Lock). It holds nothing.
+///
+/// The calling thread is the owner: a thread that holds the lock acquires it again at once. A plain lock is not
+/// reentrant.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+///
+/// let client = turnlock::blocking::Client::connect("memory://")?;
+/// let lock = client.lock("orders:42"); // a handle: holds nothing yet
+///
+/// let guard = lock.lock()?; // waits; renewed while the guard lives
+/// guard.unlock()?;
+///
+/// let guard = lock.with_lease(Duration::from_secs(10)).lock()?; // expires after 10 s
+/// # drop(guard);
+/// # Ok::<(), turnlock::Error>(())
+/// ```
 #[derive(Clone, Debug)]
+#[must_use = "a handle holds nothing: call `lock()`, `try_lock()` or `try_lock_for()`"]
 pub struct Lock {
     inner: crate::Lock,
     bridge: Bridge,
@@ -22,119 +43,131 @@ impl Lock {
         Self { inner, bridge }
     }
 
-    /// The same lock, taken with a fixed lease. As [`turnlock::Lock::lease`](crate::Lock::lease).
-    #[must_use = "this makes another handle; the lock is as it was"]
-    pub fn lease(&self, lease: Duration) -> Self {
-        Self { inner: self.inner.lease(lease), ..self.clone() }
+    /// Sets a fixed lease, which is not renewed: [`turnlock::Lock::with_lease`](crate::Lock::with_lease).
+    pub fn with_lease(&self, lease: Duration) -> Self {
+        Self { inner: self.inner.with_lease(lease), ..self.clone() }
     }
 
-    /// As [`turnlock::Lock::acknowledged_by`](crate::Lock::acknowledged_by).
-    #[must_use = "this makes another handle; the lock is as it was"]
-    pub fn acknowledged_by(&self, replicas: u32) -> Self {
-        Self { inner: self.inner.acknowledged_by(replicas), ..self.clone() }
+    /// Requires replicas to acknowledge each grant: [`turnlock::Lock::with_replicas`](crate::Lock::with_replicas).
+    pub fn with_replicas(&self, replicas: u32) -> Self {
+        Self { inner: self.inner.with_replicas(replicas), ..self.clone() }
     }
 
-    /// The same lock, whose waits end with [`Error::Interrupted`] when `interrupt` is raised.
-    #[must_use = "this makes another handle; the lock is as it was"]
+    /// Makes waits interruptible: they end with [`Error::Interrupted`] when `interrupt` is raised.
     pub fn interruptible(&self, interrupt: &Interrupt) -> Self {
         Self { bridge: self.bridge.interruptible(interrupt), ..self.clone() }
     }
 
-    /// The name of the lock.
+    /// Returns the name of the lock. Empty if the given name is not valid.
     pub fn name(&self) -> &str {
         self.inner.name()
     }
 
-    /// Takes the lock, and waits for it as long as it takes.
+    /// Acquires the lock, and waits until it is free: [`turnlock::Lock::lock`](crate::Lock::lock).
+    #[track_caller]
     pub fn lock(&self) -> Result<Guard, Error> {
-        let mine = self.mine();
-        self.bridge.wait(self.name(), mine.lock()).map(|guard| self.guard(guard))
+        let lock = self.with_thread_owner();
+        self.bridge.wait(self.name(), lock.lock()).map(|guard| self.guard(guard))
     }
 
-    /// Takes the lock if it is free, or held by this thread, and does not wait.
-    pub fn try_lock(&self) -> Result<Option<Guard>, Error> {
-        let mine = self.mine();
-        self.bridge.wait(self.name(), mine.try_lock()).map(|guard| guard.map(|guard| self.guard(guard)))
+    /// Acquires the lock if it is free or this thread holds it, without waiting:
+    /// [`turnlock::Lock::try_lock`](crate::Lock::try_lock).
+    #[track_caller]
+    pub fn try_lock(&self) -> Result<TryAcquire<Guard>, Error> {
+        let lock = self.with_thread_owner();
+        self.bridge.wait(self.name(), lock.try_lock()).map(|outcome| outcome.map(|guard| self.guard(guard)))
     }
 
-    /// Takes the lock, and waits for it for `wait` at the most.
-    pub fn try_lock_for(&self, wait: Duration) -> Result<Option<Guard>, Error> {
-        let mine = self.mine();
+    /// Acquires the lock, and waits at most `wait`: [`turnlock::Lock::try_lock_for`](crate::Lock::try_lock_for).
+    #[track_caller]
+    pub fn try_lock_for(&self, wait: Duration) -> Result<TryAcquire<Guard>, Error> {
+        let lock = self.with_thread_owner();
         self.bridge
-            .wait(self.name(), mine.try_lock_for(wait))
-            .map(|guard| guard.map(|guard| self.guard(guard)))
+            .wait(self.name(), lock.try_lock_for(wait))
+            .map(|outcome| outcome.map(|guard| self.guard(guard)))
     }
 
-    /// Gives back what this thread [kept](Guard::keep) last of this lock.
+    /// Releases the guard that this thread [detached](Guard::detach) last.
     ///
-    /// [`Error::NotHeld`] when this thread kept nothing; [`Error::Lost`] when what it kept expired or was taken away.
+    /// # Errors
+    ///
+    /// [`Error::NotHeld`] if there is none. [`Error::Lost`] if the lock was lost since.
     pub fn unlock(&self) -> Result<(), Error> {
         let name = self.inner.checked_name()?;
-        match thread_owner::take_kept(self.bridge.client.id(), name) {
+        match thread_owner::take_detached(self.bridge.client.id(), name) {
             Some(guard) => guard.unlock(),
             None => Err(Error::NotHeld { name: self.name().to_owned(), owner: "this thread".to_owned() }),
         }
     }
 
-    /// Takes the lock, runs `body` and gives the lock back.
+    /// Acquires the lock, runs `body`, and releases the lock.
     ///
-    /// A body that blocks cannot be cancelled when the lock is lost; it can look at [`Guard::is_valid`]. If the lock was
-    /// lost before the body ended, the result is [`Error::Lost`].
+    /// If the lock is lost, `body` is not cancelled: it can check [`Guard::is_valid`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`lock`](Lock::lock), and [`Error::Lost`] if the lock was lost before `body` ended.
+    #[track_caller]
     pub fn run<T>(&self, body: impl FnOnce(&Guard) -> T) -> Result<T, Error> {
         Self::run_under(self.lock()?, body)
     }
 
-    /// As [`run`](Lock::run), but waits for the lock for `wait` at the most. `None`: `body` did not run.
+    /// Acquires the lock within `wait`, runs `body`, and releases the lock.
+    ///
+    /// Returns `None` if the lock was busy, and `body` did not run. Otherwise as [`run`](Lock::run).
+    #[track_caller]
     pub fn try_run_for<T>(&self, wait: Duration, body: impl FnOnce(&Guard) -> T) -> Result<Option<T>, Error> {
-        self.try_lock_for(wait)?.map(|guard| Self::run_under(guard, body)).transpose()
+        self.try_lock_for(wait)?.acquired().map(|guard| Self::run_under(guard, body)).transpose()
     }
 
-    /// Whether anybody holds the lock.
+    /// Returns `true` if the lock is held, by any owner of any process:
+    /// [`turnlock::Lock::is_locked`](crate::Lock::is_locked).
     pub fn is_locked(&self) -> Result<bool, Error> {
         self.bridge.block_on(self.inner.is_locked())
     }
 
-    /// Whether this thread holds the lock.
+    /// Returns `true` if this thread holds the lock on the store.
     pub fn is_held_by_current_thread(&self) -> Result<bool, Error> {
         self.bridge.block_on(self.inner.is_held_by(&self.bridge.owner()))
     }
 
-    /// How often this thread holds the lock.
+    /// Returns the hold count of this thread on the store, or 0.
     pub fn hold_count(&self) -> Result<u64, Error> {
         self.bridge.block_on(self.inner.hold_count(&self.bridge.owner()))
     }
 
-    /// The rest of the holder's lease. As [`turnlock::Lock::remaining`](crate::Lock::remaining).
+    /// Returns the remaining lease of the holder: [`turnlock::Lock::remaining`](crate::Lock::remaining).
     pub fn remaining(&self) -> Result<Option<Duration>, Error> {
         self.bridge.block_on(self.inner.remaining())
     }
 
-    /// Takes the lock away from whoever holds it. As [`turnlock::Lock::force_unlock`](crate::Lock::force_unlock).
+    /// Releases the lock by force, whoever holds it: [`turnlock::Lock::force_unlock`](crate::Lock::force_unlock).
     pub fn force_unlock(&self) -> Result<bool, Error> {
         self.bridge.block_on(self.inner.force_unlock())
     }
 
-    /// Takes the lock away from this owner. As [`turnlock::Lock::force_unlock_of`](crate::Lock::force_unlock_of).
+    /// Releases the lock by force if `owner` holds it:
+    /// [`turnlock::Lock::force_unlock_of`](crate::Lock::force_unlock_of).
     pub fn force_unlock_of(&self, owner: &OwnerId) -> Result<bool, Error> {
         self.bridge.block_on(self.inner.force_unlock_of(owner))
     }
 
-    /// Who holds the lock. As [`turnlock::Lock::inspect`](crate::Lock::inspect).
+    /// Returns the holders, their counts and leases: [`turnlock::Lock::inspect`](crate::Lock::inspect).
     pub fn inspect(&self) -> Result<Inspection, Error> {
         self.bridge.block_on(self.inner.inspect())
     }
 
-    /// The lock as the calling thread's.
-    pub(super) fn mine(&self) -> crate::Lock {
-        self.inner.owned_by(&self.bridge.owner())
+    /// Returns the lock with the calling thread as owner.
+    pub(super) fn with_thread_owner(&self) -> crate::Lock {
+        self.inner.with_owner(&self.bridge.owner())
     }
 
     pub(super) fn bridge(&self) -> &Bridge {
         &self.bridge
     }
 
-    fn guard(&self, guard: crate::Guard) -> Guard {
-        Guard::new(guard, Arc::clone(&self.bridge.home), self.bridge.client.id())
+    pub(super) fn guard(&self, guard: crate::Guard) -> Guard {
+        Guard::new(guard, Arc::clone(&self.bridge.thread), self.bridge.client.id())
     }
 
     fn run_under<T>(guard: Guard, body: impl FnOnce(&Guard) -> T) -> Result<T, Error> {
@@ -145,7 +178,7 @@ impl Lock {
             (_, Some(reason)) => Err(Error::Lost { name, reason }),
             (Err(error @ Error::Lost { .. }), None) => Err(error),
             (Err(error), None) => {
-                tracing::warn!(%name, %error, "the lock of a finished body could not be given back");
+                tracing::warn!(%name, %error, "release failed after the body returned");
                 Ok(output)
             }
             (Ok(()), None) => Ok(output),

@@ -1,28 +1,31 @@
-//! The same locks for programs without a runtime. **The thread is the owner**, as in Java: a thread that locks twice holds
-//! twice, and another thread waits.
+//! The blocking interface, for programs without a tokio runtime.
 //!
-//! Each client runs one thread of its own, so that leases are renewed and dropped guards released between calls. Its
-//! methods block the calling thread; on a thread that drives async tasks they panic, as every blocking call into tokio
-//! does there.
+//! **The thread is the owner**, as in Java: a thread that locks twice holds the lock twice, and another thread waits.
+//!
+//! Each client runs one thread, which renews leases and releases dropped guards. The methods block the calling thread.
+//! They panic on a thread that drives async tasks, as every blocking call into tokio does.
+//!
+//! # Examples
 //!
 //! ```
 //! let client = turnlock::blocking::Client::connect("memory://")?;
 //! let lock = client.lock("orders");
 //! let outer = lock.lock()?;
-//! let inner = lock.lock()?; // the same thread: no waiting
+//! let inner = lock.lock()?; // the same thread: does not wait
 //! assert_eq!(lock.hold_count()?, 2);
 //! std::thread::scope(|scope| {
-//!     let other = scope.spawn(|| lock.try_lock().map(|guard| guard.is_some()));
-//!     assert_eq!(other.join().unwrap().unwrap(), false);
+//!     let other = scope.spawn(|| lock.try_lock().map(|outcome| outcome.is_busy()));
+//!     assert_eq!(other.join().unwrap().unwrap(), true);
 //! });
 //! # drop((outer, inner));
 //! # Ok::<(), turnlock::Error>(())
 //! ```
 
 mod bridge;
+mod builder;
 mod client;
+mod client_thread;
 mod guard;
-mod home;
 mod interrupt;
 mod latch;
 mod lock;
@@ -34,8 +37,10 @@ mod read_write_lock;
 mod red_lock;
 mod semaphore;
 mod thread_owner;
+mod write_guard;
 
-pub use client::{Builder, Client};
+pub use builder::Builder;
+pub use client::Client;
 pub use guard::Guard;
 pub use interrupt::Interrupt;
 pub use latch::Latch;
@@ -47,3 +52,4 @@ pub use permits::Permits;
 pub use read_write_lock::ReadWriteLock;
 pub use red_lock::RedLock;
 pub use semaphore::Semaphore;
+pub use write_guard::WriteGuard;

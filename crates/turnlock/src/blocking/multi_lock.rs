@@ -5,9 +5,13 @@ use super::lock::Lock;
 use super::multi_guard::MultiGuard;
 use crate::error::Error;
 use crate::inspection::Inspection;
+use crate::try_acquire::TryAcquire;
 
-/// As [`turnlock::MultiLock`](crate::MultiLock), for programs without a runtime. The calling thread is the owner of every
-/// member, as in Java: what it holds already, alone or with others, it gets again at once.
+/// A handle to several locks that are acquired together: [`turnlock::MultiLock`](crate::MultiLock).
+///
+/// The calling thread is the owner of every member, as in Java: it acquires members that it already holds at once.
+///
+/// # Examples
 ///
 /// ```
 /// use turnlock::blocking::{Client, MultiLock};
@@ -22,69 +26,83 @@ use crate::inspection::Inspection;
 /// # Ok::<(), turnlock::Error>(())
 /// ```
 #[derive(Clone, Debug)]
+#[must_use = "a handle holds nothing: call `lock()`, `try_lock()` or `try_lock_for()`"]
 pub struct MultiLock {
     locks: Vec<Lock>,
 }
 
 impl MultiLock {
-    /// As [`turnlock::MultiLock::new`](crate::MultiLock::new).
+    /// Combines locks: [`turnlock::MultiLock::new`](crate::MultiLock::new).
     pub fn new(locks: impl IntoIterator<Item = Lock>) -> Result<Self, Error> {
         let lock = Self { locks: locks.into_iter().collect() };
-        lock.mine().map(|_| lock)
+        lock.with_thread_owner().map(|_| lock)
     }
 
-    /// As [`turnlock::MultiLock::lease`](crate::MultiLock::lease).
-    #[must_use = "this makes another handle; the locks are as they were"]
-    pub fn lease(&self, lease: Duration) -> Self {
-        Self { locks: self.locks.iter().map(|lock| lock.lease(lease)).collect() }
+    /// Sets a fixed lease: [`turnlock::MultiLock::with_lease`](crate::MultiLock::with_lease).
+    pub fn with_lease(&self, lease: Duration) -> Self {
+        Self { locks: self.locks.iter().map(|lock| lock.with_lease(lease)).collect() }
     }
 
-    /// The same locks, whose waits end with [`Error::Interrupted`] when `interrupt` is raised.
-    #[must_use = "this makes another handle; the locks are as they were"]
+    /// Returns the number of members.
+    #[expect(clippy::len_without_is_empty, reason = "it is never empty")]
+    pub fn len(&self) -> usize {
+        self.locks.len()
+    }
+
+    /// Makes waits interruptible: they end with [`Error::Interrupted`] when `interrupt` is raised.
     pub fn interruptible(&self, interrupt: &Interrupt) -> Self {
         Self { locks: self.locks.iter().map(|lock| lock.interruptible(interrupt)).collect() }
     }
 
-    /// Takes all the locks, and waits for them as long as it takes.
+    /// Acquires all locks, and waits until they are free: [`turnlock::MultiLock::lock`](crate::MultiLock::lock).
+    #[track_caller]
     pub fn lock(&self) -> Result<MultiGuard, Error> {
-        let mine = self.mine()?;
-        self.wait(mine.lock()).map(|guard| self.guard(guard))
+        let lock = self.with_thread_owner()?;
+        self.wait(lock.lock()).map(|guard| self.guard(guard))
     }
 
-    /// Takes all the locks if each is free, or held by this thread, and does not wait.
-    pub fn try_lock(&self) -> Result<Option<MultiGuard>, Error> {
-        let mine = self.mine()?;
-        self.wait(mine.try_lock()).map(|guard| guard.map(|guard| self.guard(guard)))
+    /// Acquires all locks if each is free or held by this thread, without waiting:
+    /// [`turnlock::MultiLock::try_lock`](crate::MultiLock::try_lock).
+    #[track_caller]
+    pub fn try_lock(&self) -> Result<TryAcquire<MultiGuard>, Error> {
+        let lock = self.with_thread_owner()?;
+        self.wait(lock.try_lock()).map(|outcome| outcome.map(|guard| self.guard(guard)))
     }
 
-    /// Takes all the locks, and waits for them for `wait` at the most.
-    pub fn try_lock_for(&self, wait: Duration) -> Result<Option<MultiGuard>, Error> {
-        let mine = self.mine()?;
-        self.wait(mine.try_lock_for(wait)).map(|guard| guard.map(|guard| self.guard(guard)))
+    /// Acquires all locks, and waits at most `wait`:
+    /// [`turnlock::MultiLock::try_lock_for`](crate::MultiLock::try_lock_for).
+    #[track_caller]
+    pub fn try_lock_for(&self, wait: Duration) -> Result<TryAcquire<MultiGuard>, Error> {
+        let lock = self.with_thread_owner()?;
+        self.wait(lock.try_lock_for(wait)).map(|outcome| outcome.map(|guard| self.guard(guard)))
     }
 
-    /// Takes all the locks, runs `body` and gives them back. As [`Lock::run`].
+    /// Acquires all locks, runs `body`, and releases them: [`Lock::run`].
+    #[track_caller]
     pub fn run<T>(&self, body: impl FnOnce(&MultiGuard) -> T) -> Result<T, Error> {
         self.lock()?.run(body)
     }
 
-    /// As [`run`](MultiLock::run), but waits for `wait` at the most. `None`: `body` did not run.
+    /// Acquires all locks within `wait`, runs `body`, and releases them.
+    ///
+    /// Returns `None` if a lock was busy, and `body` did not run. Otherwise as [`run`](MultiLock::run).
+    #[track_caller]
     pub fn try_run_for<T>(
         &self,
         wait: Duration,
         body: impl FnOnce(&MultiGuard) -> T,
     ) -> Result<Option<T>, Error> {
-        self.try_lock_for(wait)?.map(|guard| guard.run(body)).transpose()
+        self.try_lock_for(wait)?.acquired().map(|guard| guard.run(body)).transpose()
     }
 
-    /// As [`turnlock::MultiLock::inspect`](crate::MultiLock::inspect).
+    /// Inspects each member: [`turnlock::MultiLock::inspect`](crate::MultiLock::inspect).
     pub fn inspect(&self) -> Result<Vec<Inspection>, Error> {
-        self.locks[0].bridge().block_on(self.mine()?.inspect())
+        self.locks[0].bridge().block_on(self.with_thread_owner()?.inspect())
     }
 
-    /// The locks as the calling thread's.
-    fn mine(&self) -> Result<crate::MultiLock, Error> {
-        crate::MultiLock::new(self.locks.iter().map(Lock::mine))
+    /// Returns the locks with the calling thread as owner.
+    fn with_thread_owner(&self) -> Result<crate::MultiLock, Error> {
+        crate::MultiLock::new(self.locks.iter().map(Lock::with_thread_owner))
     }
 
     fn wait<T>(&self, future: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {

@@ -6,19 +6,23 @@ use super::interrupt::Interrupt;
 use super::permits::Permits;
 use crate::error::Error;
 use crate::inspection::Inspection;
+use crate::try_acquire::TryAcquire;
 
-/// As [`turnlock::PermitSemaphore`](crate::PermitSemaphore), for programs without a runtime.
+/// A handle to a semaphore whose permits have leases: [`turnlock::PermitSemaphore`](crate::PermitSemaphore).
+///
+/// # Examples
 ///
 /// ```
 /// let client = turnlock::blocking::Client::connect("memory://")?;
 /// let slots = client.permit_semaphore("slots");
 /// slots.try_set_permits(1)?;
 /// let permit = slots.acquire(1)?;
-/// assert!(slots.try_acquire(1)?.is_none());
+/// assert!(slots.try_acquire(1)?.is_busy());
 /// permit.release()?;
 /// # Ok::<(), turnlock::Error>(())
 /// ```
 #[derive(Clone, Debug)]
+#[must_use = "a handle holds nothing: call `acquire()`, `try_acquire()` or `try_acquire_for()`"]
 pub struct PermitSemaphore {
     inner: crate::PermitSemaphore,
     bridge: Bridge,
@@ -29,77 +33,92 @@ impl PermitSemaphore {
         Self { inner, bridge }
     }
 
-    /// As [`turnlock::PermitSemaphore::lease`](crate::PermitSemaphore::lease).
-    #[must_use = "this makes another handle; the semaphore is as it was"]
-    pub fn lease(&self, lease: Duration) -> Self {
-        Self { inner: self.inner.lease(lease), ..self.clone() }
+    /// Sets a fixed lease of permits: [`turnlock::PermitSemaphore::with_lease`](crate::PermitSemaphore::with_lease).
+    pub fn with_lease(&self, lease: Duration) -> Self {
+        Self { inner: self.inner.with_lease(lease), ..self.clone() }
     }
 
-    /// As [`turnlock::PermitSemaphore::acknowledged_by`](crate::PermitSemaphore::acknowledged_by).
-    #[must_use = "this makes another handle; the semaphore is as it was"]
-    pub fn acknowledged_by(&self, replicas: u32) -> Self {
-        Self { inner: self.inner.acknowledged_by(replicas), ..self.clone() }
+    /// Requires replicas to acknowledge each grant:
+    /// [`turnlock::PermitSemaphore::with_replicas`](crate::PermitSemaphore::with_replicas).
+    pub fn with_replicas(&self, replicas: u32) -> Self {
+        Self { inner: self.inner.with_replicas(replicas), ..self.clone() }
     }
 
-    /// The same, whose waits end with [`Error::Interrupted`] when `interrupt` is raised.
-    #[must_use = "this makes another handle; nothing else is changed"]
+    /// Makes waits interruptible: they end with [`Error::Interrupted`] when `interrupt` is raised.
     pub fn interruptible(&self, interrupt: &Interrupt) -> Self {
         Self { bridge: self.bridge.interruptible(interrupt), ..self.clone() }
     }
 
-    /// The name, as it was given.
+    /// Returns the name of the semaphore. Empty if the given name is not valid.
     pub fn name(&self) -> &str {
         self.inner.name()
     }
 
-    /// As [`turnlock::PermitSemaphore::try_set_permits`](crate::PermitSemaphore::try_set_permits).
+    /// Sets the number of permits if it was never set:
+    /// [`turnlock::PermitSemaphore::try_set_permits`](crate::PermitSemaphore::try_set_permits).
+    ///
+    /// Returns `true` if this call set it.
     pub fn try_set_permits(&self, permits: u32) -> Result<bool, Error> {
         self.bridge.block_on(self.inner.try_set_permits(permits))
     }
 
-    /// As [`turnlock::PermitSemaphore::set_permits`](crate::PermitSemaphore::set_permits).
+    /// Sets the total number of permits:
+    /// [`turnlock::PermitSemaphore::set_permits`](crate::PermitSemaphore::set_permits).
+    ///
+    /// Returns how many are free.
     pub fn set_permits(&self, permits: u32) -> Result<i64, Error> {
         self.bridge.block_on(self.inner.set_permits(permits))
     }
 
-    /// As [`turnlock::PermitSemaphore::add_permits`](crate::PermitSemaphore::add_permits).
+    /// Adds `difference` to the number of permits:
+    /// [`turnlock::PermitSemaphore::add_permits`](crate::PermitSemaphore::add_permits).
+    ///
+    /// Returns how many are free.
     pub fn add_permits(&self, difference: i32) -> Result<i64, Error> {
         self.bridge.block_on(self.inner.add_permits(difference))
     }
 
-    /// As [`turnlock::PermitSemaphore::acquire`](crate::PermitSemaphore::acquire).
+    /// Acquires permits together, and waits until they are free:
+    /// [`turnlock::PermitSemaphore::acquire`](crate::PermitSemaphore::acquire).
+    #[track_caller]
     pub fn acquire(&self, permits: u32) -> Result<Permits, Error> {
         self.bridge.wait(self.name(), self.inner.acquire(permits)).map(|permits| self.permits(permits))
     }
 
-    /// As [`turnlock::PermitSemaphore::try_acquire`](crate::PermitSemaphore::try_acquire).
-    pub fn try_acquire(&self, permits: u32) -> Result<Option<Permits>, Error> {
-        let permits = self.bridge.wait(self.name(), self.inner.try_acquire(permits))?;
-        Ok(permits.map(|permits| self.permits(permits)))
+    /// Acquires permits together if they are free, and does not wait:
+    /// [`turnlock::PermitSemaphore::try_acquire`](crate::PermitSemaphore::try_acquire).
+    #[track_caller]
+    pub fn try_acquire(&self, permits: u32) -> Result<TryAcquire<Permits>, Error> {
+        let outcome = self.bridge.wait(self.name(), self.inner.try_acquire(permits))?;
+        Ok(outcome.map(|permits| self.permits(permits)))
     }
 
-    /// As [`turnlock::PermitSemaphore::try_acquire_for`](crate::PermitSemaphore::try_acquire_for).
-    pub fn try_acquire_for(&self, permits: u32, wait: Duration) -> Result<Option<Permits>, Error> {
-        let permits = self.bridge.wait(self.name(), self.inner.try_acquire_for(permits, wait))?;
-        Ok(permits.map(|permits| self.permits(permits)))
+    /// Acquires permits together, and waits at most `wait`:
+    /// [`turnlock::PermitSemaphore::try_acquire_for`](crate::PermitSemaphore::try_acquire_for).
+    #[track_caller]
+    pub fn try_acquire_for(&self, permits: u32, wait: Duration) -> Result<TryAcquire<Permits>, Error> {
+        let outcome = self.bridge.wait(self.name(), self.inner.try_acquire_for(permits, wait))?;
+        Ok(outcome.map(|permits| self.permits(permits)))
     }
 
-    /// As [`turnlock::PermitSemaphore::delete`](crate::PermitSemaphore::delete).
+    /// Deletes the semaphore: [`turnlock::PermitSemaphore::delete`](crate::PermitSemaphore::delete).
+    ///
+    /// Returns `true` if it existed.
     pub fn delete(&self) -> Result<bool, Error> {
         self.bridge.block_on(self.inner.delete())
     }
 
-    /// As [`turnlock::PermitSemaphore::available`](crate::PermitSemaphore::available).
+    /// Returns how many permits are free: [`turnlock::PermitSemaphore::available`](crate::PermitSemaphore::available).
     pub fn available(&self) -> Result<i64, Error> {
         self.bridge.block_on(self.inner.available())
     }
 
-    /// As [`turnlock::PermitSemaphore::inspect`](crate::PermitSemaphore::inspect).
+    /// Returns the free and the taken permits: [`turnlock::PermitSemaphore::inspect`](crate::PermitSemaphore::inspect).
     pub fn inspect(&self) -> Result<Inspection, Error> {
         self.bridge.block_on(self.inner.inspect())
     }
 
     fn permits(&self, permits: crate::Permits) -> Permits {
-        Permits::new(permits, Arc::clone(&self.bridge.home))
+        Permits::new(permits, Arc::clone(&self.bridge.thread))
     }
 }

@@ -1,69 +1,78 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::home::Home;
+use super::client_thread::ClientThread;
 use crate::error::{Error, LostReason};
+use crate::guard_error::GuardError;
 
-/// As [`turnlock::Permits`](crate::Permits), for programs without a runtime.
-#[must_use = "permits that are not kept are dropped, and thereby given back"]
+/// Permits of a semaphore: [`turnlock::Permits`](crate::Permits). Dropping it releases them in the background.
+#[must_use = "the permits are released when this is dropped: bind it to a variable"]
 #[derive(Debug)]
 pub struct Permits {
-    // Dropped before the home, so that the thread is there to give them back.
+    // Dropped before the thread, which runs the release.
     inner: crate::Permits,
-    home: Arc<Home>,
+    thread: Arc<ClientThread>,
 }
 
 impl Permits {
-    pub(super) fn new(inner: crate::Permits, home: Arc<Home>) -> Self {
-        Self { inner, home }
+    pub(super) fn new(inner: crate::Permits, thread: Arc<ClientThread>) -> Self {
+        Self { inner, thread }
     }
 
-    /// The name of the semaphore.
+    /// Returns the name of the semaphore.
     pub fn name(&self) -> &str {
         self.inner.name()
     }
 
-    /// How many permits these are.
+    /// Returns how many permits these are.
     pub fn count(&self) -> u32 {
         self.inner.count()
     }
 
-    /// As [`turnlock::Permits::ids`](crate::Permits::ids).
+    /// Returns the ids of the permits on the store: [`turnlock::Permits::ids`](crate::Permits::ids).
     pub fn ids(&self) -> Vec<String> {
         self.inner.ids()
     }
 
-    /// As [`turnlock::Permits::replicas`](crate::Permits::replicas).
+    /// Returns how many replicas acknowledged: [`turnlock::Permits::replicas`](crate::Permits::replicas).
     pub fn replicas(&self) -> u32 {
         self.inner.replicas()
     }
 
-    /// As [`turnlock::Permits::release`](crate::Permits::release).
+    /// Releases the permits, and waits for the store: [`turnlock::Permits::release`](crate::Permits::release).
     pub fn release(self) -> Result<(), Error> {
-        self.home.block_on(self.inner.release())
+        self.thread.block_on(self.inner.release())
     }
 
-    /// As [`turnlock::Permits::keep_for`](crate::Permits::keep_for).
-    pub fn keep_for(self, time: Duration) -> Result<(), Error> {
-        self.home.block_on(self.inner.keep_for(time))
+    /// Lets the store release the permits after `time`:
+    /// [`turnlock::Permits::release_after`](crate::Permits::release_after).
+    pub fn release_after(self, time: Duration) -> Result<(), GuardError<Self>> {
+        let Self { inner, thread } = self;
+        let outcome = thread.block_on(inner.release_after(time));
+        outcome.map_err(|error| error.map(|inner| Self { inner, thread }))
     }
 
-    /// As [`turnlock::Permits::forget`](crate::Permits::forget).
-    pub fn forget(self) {
-        self.inner.forget();
+    /// Leaves the permits taken: [`turnlock::Permits::detach`](crate::Permits::detach).
+    pub fn detach(self) {
+        self.inner.detach();
     }
 
-    /// Blocks until the permits are lost. As [`turnlock::Permits::lost`](crate::Permits::lost).
+    /// Writes since when the permits are taken: [`turnlock::Permits::announce`](crate::Permits::announce).
+    pub fn announce(&self) -> Result<(), Error> {
+        self.thread.block_on(self.inner.announce())
+    }
+
+    /// Blocks until the permits are lost: [`turnlock::Permits::lost`](crate::Permits::lost).
     pub fn wait_lost(&self) -> LostReason {
-        self.home.block_on(self.inner.lost())
+        self.thread.block_on(self.inner.lost())
     }
 
-    /// As [`turnlock::Permits::is_valid`](crate::Permits::is_valid).
+    /// Returns `true` if the permits are held: [`turnlock::Permits::is_valid`](crate::Permits::is_valid).
     pub fn is_valid(&self) -> bool {
         self.inner.is_valid()
     }
 
-    /// As [`turnlock::Permits::valid_until`](crate::Permits::valid_until).
+    /// Returns until when the permits are held: [`turnlock::Permits::valid_until`](crate::Permits::valid_until).
     pub fn valid_until(&self) -> Instant {
         self.inner.valid_until()
     }

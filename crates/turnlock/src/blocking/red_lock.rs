@@ -5,9 +5,13 @@ use super::lock::Lock;
 use super::multi_guard::MultiGuard;
 use crate::error::Error;
 use crate::inspection::Inspection;
+use crate::try_acquire::TryAcquire;
 
-/// As [`turnlock::RedLock`](crate::RedLock), for programs without a runtime. The calling thread is the owner on every
-/// server, as in Java: a thread that holds the lock gets it again at once.
+/// A handle to one lock on several independent servers: [`turnlock::RedLock`](crate::RedLock).
+///
+/// The calling thread is the owner on every server, as in Java: a thread that holds the lock acquires it again at once.
+///
+/// # Examples
 ///
 /// ```
 /// use turnlock::blocking::{Client, RedLock};
@@ -21,77 +25,88 @@ use crate::inspection::Inspection;
 /// # Ok::<(), turnlock::Error>(())
 /// ```
 #[derive(Clone, Debug)]
+#[must_use = "a handle holds nothing: call `lock()`, `try_lock()` or `try_lock_for()`"]
 pub struct RedLock {
     locks: Vec<Lock>,
     node_timeout: Option<Duration>,
 }
 
 impl RedLock {
-    /// As [`turnlock::RedLock::new`](crate::RedLock::new).
+    /// Combines locks, one on each server: [`turnlock::RedLock::new`](crate::RedLock::new).
     pub fn new(locks: impl IntoIterator<Item = Lock>) -> Result<Self, Error> {
         let lock = Self { locks: locks.into_iter().collect(), node_timeout: None };
-        lock.mine().map(|_| lock)
+        lock.with_thread_owner().map(|_| lock)
     }
 
-    /// As [`turnlock::RedLock::lease`](crate::RedLock::lease).
-    #[must_use = "this makes another handle; the lock is as it was"]
-    pub fn lease(&self, lease: Duration) -> Self {
-        Self { locks: self.locks.iter().map(|lock| lock.lease(lease)).collect(), ..self.clone() }
+    /// Sets a fixed lease: [`turnlock::RedLock::with_lease`](crate::RedLock::with_lease).
+    pub fn with_lease(&self, lease: Duration) -> Self {
+        Self { locks: self.locks.iter().map(|lock| lock.with_lease(lease)).collect(), ..self.clone() }
     }
 
-    /// As [`turnlock::RedLock::node_timeout`](crate::RedLock::node_timeout).
-    #[must_use = "this makes another handle; the lock is as it was"]
-    pub fn node_timeout(&self, timeout: Duration) -> Self {
+    /// Sets the time-out of one server: [`turnlock::RedLock::with_node_timeout`](crate::RedLock::with_node_timeout).
+    pub fn with_node_timeout(&self, timeout: Duration) -> Self {
         Self { node_timeout: Some(timeout), ..self.clone() }
     }
 
-    /// The same lock, whose waits end with [`Error::Interrupted`] when `interrupt` is raised.
-    #[must_use = "this makes another handle; the lock is as it was"]
+    /// Returns the name of the lock on the first server.
+    pub fn name(&self) -> &str {
+        self.locks[0].name()
+    }
+
+    /// Makes waits interruptible: they end with [`Error::Interrupted`] when `interrupt` is raised.
     pub fn interruptible(&self, interrupt: &Interrupt) -> Self {
         Self { locks: self.locks.iter().map(|lock| lock.interruptible(interrupt)).collect(), ..self.clone() }
     }
 
-    /// Takes the lock, and waits for it as long as it takes.
+    /// Acquires the lock, and waits until a majority grants it: [`turnlock::RedLock::lock`](crate::RedLock::lock).
+    #[track_caller]
     pub fn lock(&self) -> Result<MultiGuard, Error> {
-        let mine = self.mine()?;
-        self.wait(mine.lock()).map(|guard| self.guard(guard))
+        let lock = self.with_thread_owner()?;
+        self.wait(lock.lock()).map(|guard| self.guard(guard))
     }
 
-    /// Takes the lock if it is free, or held by this thread, and does not wait.
-    pub fn try_lock(&self) -> Result<Option<MultiGuard>, Error> {
-        let mine = self.mine()?;
-        self.wait(mine.try_lock()).map(|guard| guard.map(|guard| self.guard(guard)))
+    /// Acquires the lock if it is free or this thread holds it, without waiting:
+    /// [`turnlock::RedLock::try_lock`](crate::RedLock::try_lock).
+    #[track_caller]
+    pub fn try_lock(&self) -> Result<TryAcquire<MultiGuard>, Error> {
+        let lock = self.with_thread_owner()?;
+        self.wait(lock.try_lock()).map(|outcome| outcome.map(|guard| self.guard(guard)))
     }
 
-    /// Takes the lock, and waits for it for `wait` at the most.
-    pub fn try_lock_for(&self, wait: Duration) -> Result<Option<MultiGuard>, Error> {
-        let mine = self.mine()?;
-        self.wait(mine.try_lock_for(wait)).map(|guard| guard.map(|guard| self.guard(guard)))
+    /// Acquires the lock, and waits at most `wait`: [`turnlock::RedLock::try_lock_for`](crate::RedLock::try_lock_for).
+    #[track_caller]
+    pub fn try_lock_for(&self, wait: Duration) -> Result<TryAcquire<MultiGuard>, Error> {
+        let lock = self.with_thread_owner()?;
+        self.wait(lock.try_lock_for(wait)).map(|outcome| outcome.map(|guard| self.guard(guard)))
     }
 
-    /// Takes the lock, runs `body` and gives the lock back. As [`Lock::run`].
+    /// Acquires the lock, runs `body`, and releases the lock: [`Lock::run`].
+    #[track_caller]
     pub fn run<T>(&self, body: impl FnOnce(&MultiGuard) -> T) -> Result<T, Error> {
         self.lock()?.run(body)
     }
 
-    /// As [`run`](RedLock::run), but waits for `wait` at the most. `None`: `body` did not run.
+    /// Acquires the lock within `wait`, runs `body`, and releases the lock.
+    ///
+    /// Returns `None` if the lock was busy, and `body` did not run. Otherwise as [`run`](RedLock::run).
+    #[track_caller]
     pub fn try_run_for<T>(
         &self,
         wait: Duration,
         body: impl FnOnce(&MultiGuard) -> T,
     ) -> Result<Option<T>, Error> {
-        self.try_lock_for(wait)?.map(|guard| guard.run(body)).transpose()
+        self.try_lock_for(wait)?.acquired().map(|guard| guard.run(body)).transpose()
     }
 
-    /// As [`turnlock::RedLock::inspect`](crate::RedLock::inspect).
+    /// Inspects the lock on each server: [`turnlock::RedLock::inspect`](crate::RedLock::inspect).
     pub fn inspect(&self) -> Result<Vec<Result<Inspection, Error>>, Error> {
-        Ok(self.locks[0].bridge().block_on(self.mine()?.inspect()))
+        Ok(self.locks[0].bridge().block_on(self.with_thread_owner()?.inspect()))
     }
 
-    /// The lock as the calling thread's.
-    fn mine(&self) -> Result<crate::RedLock, Error> {
-        let lock = crate::RedLock::new(self.locks.iter().map(Lock::mine))?;
-        Ok(self.node_timeout.map_or_else(|| lock.clone(), |timeout| lock.node_timeout(timeout)))
+    /// Returns the lock with the calling thread as owner.
+    fn with_thread_owner(&self) -> Result<crate::RedLock, Error> {
+        let lock = crate::RedLock::new(self.locks.iter().map(Lock::with_thread_owner))?;
+        Ok(self.node_timeout.map_or_else(|| lock.clone(), |timeout| lock.with_node_timeout(timeout)))
     }
 
     fn wait<T>(&self, future: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {

@@ -1,4 +1,4 @@
-//! Each thread is one owner at each client, and keeps the guards that it was told to keep. Both end with the thread.
+//! Each thread is one owner of each client, and has its detached guards. Both end with the thread.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -11,35 +11,34 @@ use crate::owner::Owner;
 
 thread_local! {
     static OWNERS: RefCell<HashMap<ClientId, Owner>> = RefCell::default();
-    static KEPT: RefCell<HashMap<(ClientId, Kind, String), Vec<Guard>>> = RefCell::default();
+    static DETACHED: RefCell<HashMap<(ClientId, Kind, String), Vec<Guard>>> = RefCell::default();
 }
 
-/// The calling thread as an owner.
+/// Returns the calling thread as an owner.
 pub(super) fn current(client: &Client) -> Owner {
     OWNERS.with_borrow_mut(|owners| {
-        owners.retain(|_, owner| owner.is_of_use());
+        owners.retain(|_, owner| owner.has_client());
         owners.entry(client.id()).or_insert_with(|| client.owner()).clone()
     })
 }
 
-/// Where guards of this lock are kept.
-fn place(client: ClientId, name: &LockName) -> (ClientId, Kind, String) {
+fn key(client: ClientId, name: &LockName) -> (ClientId, Kind, String) {
     (client, name.kind(), name.as_str().to_owned())
 }
 
-pub(super) fn keep(client: ClientId, guard: Guard) {
-    let place = place(client, guard.lock_name());
-    KEPT.with_borrow_mut(|kept| kept.entry(place).or_default().push(guard));
+pub(super) fn detach(client: ClientId, guard: Guard) {
+    let key = key(client, guard.lock_name());
+    DETACHED.with_borrow_mut(|detached| detached.entry(key).or_default().push(guard));
 }
 
-/// The guard of this lock that the calling thread kept last.
-pub(super) fn take_kept(client: ClientId, name: &LockName) -> Option<Guard> {
-    KEPT.with_borrow_mut(|kept| {
-        let place = place(client, name);
-        let guards = kept.get_mut(&place)?;
+/// Returns the guard of this lock that the calling thread detached last.
+pub(super) fn take_detached(client: ClientId, name: &LockName) -> Option<Guard> {
+    DETACHED.with_borrow_mut(|detached| {
+        let key = key(client, name);
+        let guards = detached.get_mut(&key)?;
         let guard = guards.pop();
         if guards.is_empty() {
-            kept.remove(&place);
+            detached.remove(&key);
         }
         guard
     })

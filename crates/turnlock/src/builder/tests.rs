@@ -10,19 +10,19 @@ fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// What the builder, and the URL that it is to connect to, are found wrong in.
+/// Asserts that connecting fails with an error of this setting.
 #[track_caller]
-fn assert_named(outcome: Result<Client, Error>, named: &str, case: &str) {
+fn assert_bad_setting(outcome: Result<Client, Error>, expected: &str, case: &str) {
     let error = outcome.expect_err(case);
     assert!(
-        matches!(&error, Error::BadConfiguration { setting, .. } if *setting == named),
-        "{case}: {error}, and not {named}"
+        matches!(&error, Error::BadConfiguration { setting, .. } if *setting == expected),
+        "{case}: {error}, and not {expected}"
     );
 }
 
 #[tokio::test]
-async fn builder_and_url_may_not_say_different_things() {
-    for (builder, url, named) in [
+async fn builder_and_url_must_not_contradict_each_other() {
+    for (builder, url, setting) in [
         (builder().user("me"), "redis://you:pass@h", "user"),
         (builder().password("word"), "redis://me:pass@h", "password"),
         (builder().password_from_file("/a"), "redis://h?password_file=/b", "password_file"),
@@ -32,7 +32,7 @@ async fn builder_and_url_may_not_say_different_things() {
         (builder().client_name("a"), "redis://h?client_name=b", "client_name"),
         (builder().connect_timeout(ms(1)), "redis://h?connect_timeout=1s", "connect_timeout"),
         (builder().response_timeout(ms(1)), "redis://h?response_timeout=1s", "response_timeout"),
-        (builder().acknowledged_by(1), "redis://h?replicas=2", "replicas"),
+        (builder().replicas(1), "redis://h?replicas=2", "replicas"),
         (builder().tls(Tls::new().ca_file("/a")), "rediss://h?ca_file=/b", "ca_file"),
         (builder().tls(Tls::new().ca_pem("a")), "rediss://h?ca_file=/b", "ca_file"),
         (builder().tls(Tls::new().server_name("a")), "rediss://h?server_name=b", "server_name"),
@@ -59,18 +59,18 @@ async fn builder_and_url_may_not_say_different_things() {
             "messages",
         ),
     ] {
-        assert_named(builder.connect(url).await, named, url);
+        assert_bad_setting(builder.connect(url).await, setting, url);
     }
 }
 
 #[tokio::test]
-async fn builder_and_url_may_say_the_same_or_add_to_each_other() {
+async fn builder_and_url_can_agree_or_complement_each_other() {
     for (builder, url) in [
         (builder().user("me").password("pass").database(1), "redis+unix://me:pass@/nowhere?db=1"),
         (builder().user("me"), "redis+unix://:pass@/nowhere"),
         (builder().password("pass"), "redis+unix://me@/nowhere"),
         (builder().connect_timeout(ms(1_000)), "redis+unix:///nowhere?connect_timeout=1s"),
-        (builder().acknowledged_by(0), UNIX),
+        (builder().replicas(0), UNIX),
     ] {
         let error = builder.connect(url).await.expect_err("no such socket");
         assert!(matches!(error, Error::Unavailable { .. }), "{url}: {error}");
@@ -80,7 +80,7 @@ async fn builder_and_url_may_say_the_same_or_add_to_each_other() {
 #[tokio::test]
 async fn settings_must_fit_the_store() {
     let tls = || builder().tls(Tls::new());
-    for (builder, url, named) in [
+    for (builder, url, setting) in [
         (tls(), "redis://h", "tls"),
         (tls(), UNIX, "tls"),
         (tls(), "memory://", "tls"),
@@ -95,70 +95,69 @@ async fn settings_must_fit_the_store() {
         (builder().sentinel_user("a"), "redis://h", "sentinel_user"),
         (builder().sentinel_password("a"), "redis+cluster://h", "sentinel_password"),
         (builder().cluster_messages(ClusterMessages::Auto), "redis://h", "messages"),
-        (builder().acknowledged_by(1), "memory://", "replicas"),
+        (builder().replicas(1), "memory://", "replicas"),
         (builder().password("a"), "memory://", "password"),
         (builder(), "redis://h?connect_timeout=0s", "connect_timeout"),
         (builder(), "redis://h?response_timeout=10s", "response_timeout"),
     ] {
-        assert_named(builder.connect(url).await, named, url);
+        assert_bad_setting(builder.connect(url).await, setting, url);
     }
 }
 
 #[cfg(feature = "tls")]
 #[tokio::test]
-async fn certificates_are_looked_at_when_connecting() {
+async fn certificates_are_checked_when_connecting() {
     let tls = Tls::new().ca_pem("no certificate");
-    assert_named(builder().tls(tls).connect("rediss://h").await, "ca_file", "no certificate");
+    assert_bad_setting(builder().tls(tls).connect("rediss://h").await, "ca_file", "no certificate");
     let tls = Tls::new().client_certificate_pem("no certificate", "no key").danger_accept_any_server();
-    assert_named(builder().tls(tls).cluster(&["h"]).await, "cert_file", "no certificate of ours");
+    assert_bad_setting(builder().tls(tls).cluster(&["h"]).await, "cert_file", "no client certificate");
 }
 
 #[cfg(not(feature = "tls"))]
 #[tokio::test]
-async fn without_the_feature_there_is_no_tls() {
-    let error = builder().connect("rediss://h").await.expect_err("built without");
+async fn tls_needs_the_feature() {
+    let error = builder().connect("rediss://h").await.expect_err("built without TLS");
     assert!(matches!(&error, Error::Unsupported(text) if text.contains("`tls`")), "{error}");
 }
 
 #[tokio::test]
-async fn shapes_by_builder_are_checked_too() {
+async fn sentinels_and_seeds_of_the_builder_are_checked() {
     let none: [&str; 0] = [];
-    assert_named(builder().sentinel("m", &none).await, "addresses", "no sentinel");
-    assert_named(builder().cluster(&none).await, "addresses", "no seed");
-    assert_named(builder().sentinel("", &["h"]).await, "master_name", "no name");
-    assert_named(builder().sentinel("m", &["h", "h:x"]).await, "addresses", "a bad port");
-    assert_named(builder().cluster(&["redis://h"]).await, "addresses", "a URL");
-    assert_named(builder().database(1).cluster(&["h"]).await, "database", "a database");
-    let blocking = crate::blocking::Client::builder(builder());
-    assert_named_blocking(move || blocking.cluster(&["a:b:c"]).map(drop), "addresses").await;
-    let blocking = crate::blocking::Client::builder(builder());
-    assert_named_blocking(move || blocking.sentinel("", &["a"]).map(drop), "master_name").await;
+    assert_bad_setting(builder().sentinel("m", &none).await, "sentinels", "no sentinel");
+    assert_bad_setting(builder().cluster(&none).await, "seeds", "no seed");
+    assert_bad_setting(builder().sentinel("", &["h"]).await, "master_name", "no name");
+    assert_bad_setting(builder().sentinel("m", &["h", "h:x"]).await, "sentinels", "a bad port");
+    assert_bad_setting(builder().cluster(&["redis://h"]).await, "seeds", "a URL");
+    assert_bad_setting(builder().database(1).cluster(&["h"]).await, "database", "a database");
+    let blocking = crate::blocking::Builder::from(builder());
+    assert_bad_setting_blocking(move || blocking.cluster(&["a:b:c"]).map(drop), "seeds").await;
+    let blocking = crate::blocking::Builder::from(builder());
+    assert_bad_setting_blocking(move || blocking.sentinel("", &["a"]).map(drop), "master_name").await;
 }
 
-async fn assert_named_blocking<F>(connect: F, named: &str)
+async fn assert_bad_setting_blocking<F>(connect: F, expected: &str)
 where
     F: FnOnce() -> Result<(), Error> + Send + 'static,
 {
-    let error = tokio::task::spawn_blocking(connect).await.expect("no panic").expect_err("wrong");
-    assert!(matches!(&error, Error::BadConfiguration { setting, .. } if *setting == named), "{error}");
+    let error = tokio::task::spawn_blocking(connect).await.expect("no panic").expect_err("a bad setting");
+    assert!(matches!(&error, Error::BadConfiguration { setting, .. } if *setting == expected), "{error}");
 }
 
 #[tokio::test]
-async fn an_existing_client_is_taken_with_its_login() {
-    let client =
-        || redis::Client::open("redis+unix:///nowhere/at/all?db=3&user=me&pass=word").expect("a URL");
-    assert_named(builder().password("another").redis(client()).await, "password", "another password");
-    assert_named(builder().database(4).redis(client()).await, "database", "another database");
-    let error = builder().password("word").database(3).redis(client()).await.expect_err("no such socket");
+async fn credentials_of_the_url_must_match_the_builder() {
+    let url = "redis+unix://me:word@/nowhere/at/all?db=3";
+    assert_bad_setting(builder().password("another").connect(url).await, "password", "another password");
+    assert_bad_setting(builder().database(4).connect(url).await, "database", "another database");
+    let error = builder().password("word").database(3).connect(url).await.expect_err("no such socket");
     assert!(matches!(&error, Error::Unavailable { .. }) && error.to_string().contains("/nowhere"), "{error}");
 }
 
 #[test]
-fn nothing_of_a_password_or_a_key_is_shown() {
+fn debug_shows_no_password_and_no_key() {
     let tls = Tls::new().client_certificate_pem("quokka", "quokka").ca_pem("quokka");
     let builder = builder().password("quokka").sentinel_password("quokka").tls(tls);
     let shown = format!("{builder:?} {builder:#?}");
     assert!(!shown.contains("quokka") && shown.contains("(secret)"), "{shown}");
-    // Bytes would be shown as numbers.
+    // The beginning of "quokka" as bytes.
     assert!(!shown.contains("113, 117"), "{shown}");
 }

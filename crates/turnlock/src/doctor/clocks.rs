@@ -1,50 +1,54 @@
-//! The clocks of the servers and of this machine. Leases are counted by the server alone, so clocks that are apart do not
-//! make a lock be held twice.
+//! Checks the clocks of the servers against this machine's and against each other.
+//!
+//! Only the server counts leases, so a wrong clock does not let two owners hold one lock.
 
 use std::time::Duration;
 
-use super::reading::{ClockSample, Reading};
+use super::server_facts::{ClockSample, ServerFacts};
 use super::{Finding, Level, Topic};
 
-/// How far a server's clock may be from ours.
-const FROM_OURS: Duration = Duration::from_secs(10);
+/// The largest accepted difference between a server's clock and this machine's.
+const MAX_OFFSET_FROM_CLIENT: Duration = Duration::from_secs(10);
 
-/// How far the clocks of two servers may be apart: about what a fail-over takes.
-const FROM_EACH_OTHER: Duration = Duration::from_secs(1);
+/// The largest accepted difference between two servers: about the duration of a fail-over.
+const MAX_OFFSET_BETWEEN_SERVERS: Duration = Duration::from_secs(1);
 
-pub(super) fn judge(reading: &Reading) -> Option<Finding> {
-    let ClockSample { ahead_micros, doubt_micros } = *reading.clock.as_ref().ok()?;
-    let apart = Duration::from_micros(ahead_micros.unsigned_abs());
-    let (level, text) = if apart.saturating_sub(Duration::from_micros(doubt_micros.unsigned_abs()))
-        > FROM_OURS
+pub(super) fn check(facts: &ServerFacts) -> Option<Finding> {
+    let ClockSample { ahead_micros, doubt_micros } = *facts.clock.as_ref().ok()?;
+    let offset = Duration::from_micros(ahead_micros.unsigned_abs());
+    let (level, text) = if offset.saturating_sub(Duration::from_micros(doubt_micros.unsigned_abs()))
+        > MAX_OFFSET_FROM_CLIENT
     {
-        let way = if ahead_micros > 0 { "ahead of" } else { "behind" };
+        let direction = if ahead_micros > 0 { "ahead of" } else { "behind" };
         let text = format!(
-            "The server's clock is {apart:.1?} {way} this machine's. Leases do not suffer; but in a fair lock that Java \
-             clients share, deadlines of waiters are times of the clients' clocks, and a token that was lost with the \
-             data of a server rises again by its clock. Let both be set by NTP."
+            "The server's clock is {offset:.1?} {direction} this machine's. Leases are not affected. But in \
+             a fair lock that is shared with Java clients, the deadlines of waiters are times of the \
+             clients' clocks; and a fencing token that a server lost with its data restarts from the \
+             server's clock. Set both clocks by NTP."
         );
         (Level::Warning, text)
     } else {
-        (Level::Fine, format!("The server's clock and this machine's are {apart:.1?} apart."))
+        (Level::Fine, format!("The server's clock and this machine's differ by {offset:.1?}."))
     };
     Some(Finding::new(level, Topic::Clock, text))
 }
 
-/// The clocks of several servers of one set-up.
-pub(super) fn between(readings: &[Reading]) -> Option<Finding> {
-    let samples = || readings.iter().filter_map(|reading| Some((reading, reading.clock.as_ref().ok()?)));
-    let (first, earliest) = samples().min_by_key(|(_, sample)| sample.ahead_micros)?;
-    let (last, latest) = samples().max_by_key(|(_, sample)| sample.ahead_micros)?;
+/// Compares the clocks of the servers of one deployment.
+pub(super) fn compare(servers: &[ServerFacts]) -> Option<Finding> {
+    let samples = || servers.iter().filter_map(|facts| Some((facts, facts.clock.as_ref().ok()?)));
+    let (slowest, earliest) = samples().min_by_key(|(_, sample)| sample.ahead_micros)?;
+    let (fastest, latest) = samples().max_by_key(|(_, sample)| sample.ahead_micros)?;
     let micros = |micros: i64| Duration::from_micros(micros.unsigned_abs());
-    let apart = micros(latest.ahead_micros.saturating_sub(earliest.ahead_micros));
-    if apart.saturating_sub(micros(earliest.doubt_micros) + micros(latest.doubt_micros)) <= FROM_EACH_OTHER {
+    let offset = micros(latest.ahead_micros.saturating_sub(earliest.ahead_micros));
+    let doubt = micros(earliest.doubt_micros) + micros(latest.doubt_micros);
+    if offset.saturating_sub(doubt) <= MAX_OFFSET_BETWEEN_SERVERS {
         return None;
     }
     let text = format!(
-        "The clock of {} is {apart:.1?} ahead of that of {}. Where a server takes over from another, the tokens of fenced \
-         locks could fall if its clock is behind by more than that took. Let all be set by NTP.",
-        last.address, first.address
+        "The clock of {} is {offset:.1?} ahead of the clock of {}. If a server with a clock that is behind \
+         takes over, fencing tokens can decrease when the fail-over takes less than the difference. Set all \
+         clocks by NTP.",
+        fastest.address, slowest.address
     );
     Some(Finding::new(Level::Warning, Topic::Clock, text))
 }
@@ -53,26 +57,26 @@ pub(super) fn between(readings: &[Reading]) -> Option<Finding> {
 mod tests {
     use super::*;
 
-    fn reading(ahead_micros: i64, doubt_micros: i64) -> Reading {
-        Reading { clock: Ok(ClockSample { ahead_micros, doubt_micros }), ..Reading::with("", &[]) }
+    fn facts(ahead_micros: i64, doubt_micros: i64) -> ServerFacts {
+        ServerFacts { clock: Ok(ClockSample { ahead_micros, doubt_micros }), ..ServerFacts::with("", &[]) }
     }
 
     #[test]
-    fn a_clock_far_off_is_told_with_its_direction() {
-        let level = |ahead, doubt| judge(&reading(ahead, doubt)).map(|finding| finding.level);
+    fn a_wrong_clock_is_reported_with_its_direction() {
+        let level = |ahead, doubt| check(&facts(ahead, doubt)).map(|finding| finding.level);
         assert_eq!(level(9_000_000, 0), Some(Level::Fine));
         assert_eq!(level(-3_600_000_000, 0), Some(Level::Warning));
-        assert_eq!(level(11_000_000, 2_000_000), Some(Level::Fine), "a slow answer tells little");
-        let text = |ahead| judge(&reading(ahead, 0)).expect("known").text;
+        assert_eq!(level(11_000_000, 2_000_000), Some(Level::Fine), "a slow reply is imprecise");
+        let text = |ahead| check(&facts(ahead, 0)).expect("known").text;
         assert!(text(60_000_000).contains("60.0s ahead of") && text(-60_000_000).contains("60.0s behind"));
     }
 
     #[test]
-    fn servers_are_compared_with_each_other() {
-        assert_eq!(between(&[]), None);
-        assert_eq!(between(&[reading(5_000_000, 0), reading(5_500_000, 0)]), None);
-        assert_eq!(between(&[reading(-1_000_000, 0), reading(1_000_000, 1_100_000)]), None);
-        let finding = between(&[reading(-1_000_000, 0), reading(1_000_000, 0)]).expect("two seconds apart");
+    fn the_clocks_of_servers_are_compared_with_each_other() {
+        assert_eq!(compare(&[]), None);
+        assert_eq!(compare(&[facts(5_000_000, 0), facts(5_500_000, 0)]), None);
+        assert_eq!(compare(&[facts(-1_000_000, 0), facts(1_000_000, 1_100_000)]), None);
+        let finding = compare(&[facts(-1_000_000, 0), facts(1_000_000, 0)]).expect("two seconds apart");
         assert!(finding.level == Level::Warning && finding.text.contains("2.0s ahead"), "{finding}");
     }
 }

@@ -1,23 +1,23 @@
-//! The server's version, and the connections that it closes.
+//! Checks the server's version, and when it closes idle connections.
 
-use super::reading::Reading;
+use super::server_facts::ServerFacts;
 use super::{Finding, Level, Topic};
 
-/// After how long without a word a connection is asked whether it is there. One that the server closes sooner is found out
-/// by a request that is lost.
-const SILENCE: u64 = 10;
+/// After how many idle seconds the client sends a `PING`. If the server closes a connection sooner, the next
+/// request on it is lost.
+const PING_INTERVAL_SECONDS: u64 = 10;
 
-pub(super) fn judge(reading: &Reading) -> Vec<Finding> {
-    [version(reading), timeout(reading)].into_iter().flatten().collect()
+pub(super) fn check(facts: &ServerFacts) -> Vec<Finding> {
+    [version(facts), idle_timeout(facts)].into_iter().flatten().collect()
 }
 
-fn version(reading: &Reading) -> Option<Finding> {
-    let info = reading.info.as_ref().ok()?;
-    let (make, version) = match (info.get("valkey_version"), info.get("redis_version")) {
+fn version(facts: &ServerFacts) -> Option<Finding> {
+    let info = facts.info.as_ref().ok()?;
+    let (product, version) = match (info.get("valkey_version"), info.get("redis_version")) {
         (Some(version), _) => ("Valkey", version),
         (None, Some(version)) => ("Redis", version),
         (None, None) => {
-            let text = "The server does not say its version. Redis from 6.2 on is known to work, and Valkey.";
+            let text = "INFO does not contain the server's version. Use Redis 6.2 or later, or Valkey.";
             return Some(Finding::new(Level::Unknown, Topic::Server, text));
         }
     };
@@ -25,32 +25,33 @@ fn version(reading: &Reading) -> Option<Finding> {
     let (level, text) = match (parts.next().flatten(), parts.next().flatten()) {
         (Some(major), Some(minor)) if (major, minor) < (6, 2) => {
             let text = format!(
-                "{make} {version} lacks commands that are used (LPOS, ZMSCORE): permit semaphores and fair locks fail. \
-                 Use 6.2 or later."
+                "{product} {version} lacks the commands LPOS and ZMSCORE: permit semaphores and fair locks \
+                 fail. Use 6.2 or later."
             );
             (Level::Warning, text)
         }
-        (Some(_), Some(_)) => (Level::Fine, format!("{make} {version}.")),
-        _ => (Level::Unknown, format!("{make} {version}: no version that is known to work.")),
+        (Some(_), Some(_)) => (Level::Fine, format!("{product} {version}.")),
+        _ => (Level::Unknown, format!("{product} {version}: this version is not tested.")),
     };
     Some(Finding::new(level, Topic::Server, text))
 }
 
-fn timeout(reading: &Reading) -> Option<Finding> {
-    let timeout = reading.config.as_ref().ok()?.number("timeout")?;
+fn idle_timeout(facts: &ServerFacts) -> Option<Finding> {
+    let timeout = facts.config.as_ref().ok()?.number("timeout")?;
     let (level, text) = match timeout {
-        0 => (Level::Fine, "Idle connections stay open.".to_owned()),
-        1..=SILENCE => (
+        0 => (Level::Fine, "The server does not close idle connections (timeout 0).".to_owned()),
+        1..=PING_INTERVAL_SECONDS => (
             Level::Warning,
             format!(
-                "The server closes connections that are idle for {timeout} s, sooner than the client asks whether they are \
-                 there ({SILENCE} s): a request can be lost, and an unlock then takes longer. Set timeout to 0, or to more \
-                 than {SILENCE}."
+                "The server closes connections that are idle for {timeout} s, before the client sends a PING \
+                 ({PING_INTERVAL_SECONDS} s): a request can be lost, and an unlock then takes longer. Set \
+                 timeout to 0, or to more than {PING_INTERVAL_SECONDS}."
             ),
         ),
-        _ => {
-            (Level::Fine, format!("Idle connections are closed after {timeout} s, which the client notices."))
-        }
+        _ => (
+            Level::Fine,
+            format!("The server closes idle connections after {timeout} s, and the client detects it."),
+        ),
     };
     Some(Finding::new(level, Topic::Connections, text))
 }
@@ -60,8 +61,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn old_servers_are_told_from_new_ones() {
-        let level = |info: &str| version(&Reading::with(info, &[])).map(|finding| finding.level);
+    fn versions_before_6_2_are_a_warning() {
+        let level = |info: &str| version(&ServerFacts::with(info, &[])).map(|finding| finding.level);
         assert_eq!(level("redis_version:6.0.16"), Some(Level::Warning));
         assert_eq!(level("redis_version:5.0.14"), Some(Level::Warning));
         assert_eq!(level("redis_version:6.2.0"), Some(Level::Fine));
@@ -71,9 +72,10 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_hangs_up_early_is_told() {
-        let level =
-            |value: &str| timeout(&Reading::with("", &[("timeout", value)])).map(|finding| finding.level);
+    fn a_short_idle_timeout_is_a_warning() {
+        let level = |value: &str| {
+            idle_timeout(&ServerFacts::with("", &[("timeout", value)])).map(|finding| finding.level)
+        };
         assert_eq!(level("0"), Some(Level::Fine));
         assert_eq!(level("5"), Some(Level::Warning));
         assert_eq!(level("300"), Some(Level::Fine));

@@ -1,34 +1,35 @@
-//! Whether locks are thrown away for want of memory.
+//! Checks whether the server evicts locks when memory runs out.
 
-use super::reading::Reading;
+use super::server_facts::ServerFacts;
 use super::{Finding, Level, Topic};
 
-pub(super) fn judge(reading: &Reading) -> Option<Finding> {
-    let info = reading.info.as_ref().ok()?;
+pub(super) fn check(facts: &ServerFacts) -> Option<Finding> {
+    let info = facts.info.as_ref().ok()?;
     let (limit, policy) = (info.number("maxmemory")?, info.get("maxmemory_policy")?);
     let (level, text) = match (limit, policy) {
         (_, "noeviction") => (
             Level::Fine,
-            "Nothing is thrown away for want of memory (noeviction): new locks are refused then, and those that are held \
-             are renewed and given back as ever."
+            "The server evicts no keys (noeviction). When memory runs out it refuses new locks; held locks \
+             are still renewed and released."
                 .to_owned(),
         ),
         (0, _) => (
             Level::Fine,
             format!(
-                "Memory has no limit (maxmemory 0), so nothing is thrown away. If you set one, set maxmemory-policy, which \
-                 is {policy}, to noeviction."
+                "Memory has no limit (maxmemory 0), so the server evicts no keys. If you set a limit, change \
+                 maxmemory-policy from {policy} to noeviction."
             ),
         ),
         _ => {
-            let aim = if policy.starts_with("volatile-") {
-                "keys with an expiry, which all locks have,"
+            let victims = if policy.starts_with("volatile-") {
+                "keys that expire, which includes all locks"
             } else {
-                "any key, locks too,"
+                "any keys, including locks"
             };
             let text = format!(
-                "At {limit} bytes the server throws {aim} away (maxmemory-policy {policy}): others can then take a lock \
-                 whose holder goes on. Set maxmemory-policy to noeviction, or keep locks on a server of their own."
+                "At {limit} bytes the server evicts {victims} (maxmemory-policy {policy}): another owner can \
+                 then acquire a lock while its holder continues. Set maxmemory-policy to noeviction, or use \
+                 a separate server for locks."
             );
             (Level::Danger, text)
         }
@@ -41,10 +42,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_limit_with_another_policy_is_a_danger() {
+    fn only_a_memory_limit_with_an_evicting_policy_is_a_danger() {
         let level = |limit: u64, policy: &str| {
             let info = format!("maxmemory:{limit}\nmaxmemory_policy:{policy}");
-            judge(&Reading::with(&info, &[])).map(|finding| finding.level)
+            check(&ServerFacts::with(&info, &[])).map(|finding| finding.level)
         };
         assert_eq!(level(0, "noeviction"), Some(Level::Fine));
         assert_eq!(level(1_000_000, "noeviction"), Some(Level::Fine));

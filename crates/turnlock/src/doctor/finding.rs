@@ -1,54 +1,54 @@
 use std::fmt;
 
-/// One thing that was seen, why it matters to locks, and what to do.
+/// One observation about the store: what, why it matters to locks, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {
-    /// How bad it is.
+    /// The severity.
     pub level: Level,
-    /// What it is about.
+    /// The subject.
     pub topic: Topic,
-    /// The address of the server, where it is about one.
+    /// The address of the server, if the finding is about one server.
     pub server: Option<String>,
-    /// The finding in plain words.
+    /// The observation, the reason and the remedy, as sentences.
     pub text: String,
 }
 
-/// How bad a finding is.
+/// The severity of a [`Finding`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Level {
-    /// As it should be.
+    /// No action is needed.
     Fine,
-    /// It could not be looked at.
+    /// The check could not be made.
     Unknown,
-    /// A lock may be held twice, lost or late in some event.
+    /// In some event a lock can have two holders, be lost, or be granted late.
     Warning,
-    /// A lock will be held twice, or lost, in an event that is to be expected; or something does not work at all.
+    /// In an expected event a lock has two holders or is lost; or an operation fails.
     Danger,
 }
 
-/// What a finding is about.
+/// The subject of a [`Finding`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Topic {
-    /// Whether the server can be looked at, and can do what is needed.
+    /// Whether the server can be reached and examined, and its version.
     Server,
-    /// What is left of locks after a restart.
+    /// Which locks survive a restart.
     Persistence,
-    /// What is left of locks after a fail-over.
+    /// Which locks survive a fail-over.
     Replication,
-    /// Whether locks are thrown away for want of memory.
+    /// Whether the server evicts locks when memory runs out.
     Eviction,
     /// The clocks of the servers and of this machine.
     Clock,
-    /// How long an answer takes.
+    /// How long a reply takes.
     Latency,
-    /// What the user may do.
+    /// What the ACL allows the user.
     Rights,
-    /// Whether waiters hear of releases.
+    /// Whether messages about releases reach waiters.
     Messages,
-    /// Connections that are closed by the server.
+    /// Whether the server closes idle connections.
     Connections,
 }
 

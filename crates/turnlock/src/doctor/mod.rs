@@ -1,70 +1,73 @@
-//! What endangers locks on a server, in plain words. See [`Client::doctor`](crate::Client::doctor).
+//! Checks of a store for what endangers its locks: the report of [`Client::doctor`](crate::Client::doctor).
 //!
-//! Reading is thin; each judgement is a pure function of what was read.
+//! A [`Report`] has one [`Finding`] for each check, with what was seen, why it matters and what to do.
 
+mod client_profile;
 mod clocks;
 mod connections;
-mod course;
 mod eviction;
-mod examinee;
+mod fields;
 mod finding;
-mod habits;
-mod info;
 mod latency;
 mod persistence;
 mod probe;
-mod reading;
+mod probe_run;
 mod replication;
 mod report;
 mod rights;
+mod server_facts;
+mod server_probe;
 
 use std::sync::Arc;
 
 use futures_util::future::join_all;
 
-pub(crate) use examinee::{Examinee, Unanswered};
 pub use finding::{Finding, Level, Topic};
 pub use report::Report;
+pub(crate) use server_probe::{ProbeError, ServerProbe};
 
 use crate::engine::Shared;
-use habits::Habits;
+use client_profile::ClientProfile;
 use probe::Probe;
-use reading::Reading;
+use server_facts::ServerFacts;
 
-/// Looks at every master of the store. The names of what is tried begin with `names`.
-pub(crate) async fn examine(shared: &Arc<Shared>, names: Option<&str>) -> Report {
-    let examinees = match shared.backend.examinees().await {
-        Ok(examinees) => examinees,
+/// Examines every master of the store. Test locks have names that begin with `name_prefix`.
+///
+/// Facts are read first, with plain commands; each check is a pure function of them.
+pub(crate) async fn examine(shared: &Arc<Shared>, name_prefix: Option<&str>) -> Report {
+    let server_probes = match shared.backend.server_probes().await {
+        Ok(server_probes) => server_probes,
         Err(failure) => {
             let text = format!(
-                "The store cannot be reached: {failure}. Nothing can be locked, and what is held is lost when its lease \
-                 ends. See to the network, the servers and the URL."
+                "The store cannot be reached: {failure}. No lock can be acquired, and held locks are lost \
+                 when their leases end. Check the network, the servers and the URL."
             );
             return Report::new(vec![Finding::new(Level::Danger, Topic::Server, text)]);
         }
     };
-    if examinees.is_empty() {
+    if server_probes.is_empty() {
         let text = shared.backend.about();
         return Report::new(vec![Finding::new(Level::Fine, Topic::Server, text)]);
     }
-    let readings = join_all(examinees.iter().cloned().map(Reading::of)).await;
-    let habits = Habits::of(&shared.settings);
-    let mut findings: Vec<_> = readings.iter().flat_map(|reading| judge(reading, &habits)).collect();
-    findings.extend(clocks::between(&readings));
-    let probe = Arc::new(Probe::new(shared, &examinees, names));
-    let needs = probe.needs(&readings);
-    findings.extend(rights::judge(&probe.run().await, &needs));
+    let servers = join_all(server_probes.iter().cloned().map(ServerFacts::read)).await;
+    let client_profile = ClientProfile::of(&shared.settings);
+    let mut findings: Vec<_> =
+        servers.iter().flat_map(|facts| check_server(facts, &client_profile)).collect();
+    findings.extend(clocks::compare(&servers));
+    let probe = Arc::new(Probe::new(shared, &server_probes, name_prefix));
+    let rule_template = probe.rule_template(&servers);
+    findings.extend(rights::check(&probe.run().await, &rule_template));
     Report::new(findings)
 }
 
-/// All that can be said of one server by itself.
-fn judge(reading: &Reading, habits: &Habits) -> Vec<Finding> {
-    let mut findings = reading.gaps();
-    findings.extend(persistence::judge(reading));
-    findings.extend(replication::judge(reading, habits));
-    findings.extend(eviction::judge(reading));
-    findings.extend(clocks::judge(reading));
-    findings.extend(latency::judge(reading, habits));
-    findings.extend(connections::judge(reading));
-    findings.into_iter().map(|finding| finding.at(&reading.address)).collect()
+/// Makes all checks that need the facts of one server only.
+fn check_server(facts: &ServerFacts, client_profile: &ClientProfile) -> Vec<Finding> {
+    let mut findings = facts.unread();
+    findings.extend(persistence::check(facts));
+    findings.extend(replication::check(facts, client_profile));
+    findings.extend(eviction::check(facts));
+    findings.extend(clocks::check(facts));
+    findings.extend(latency::check(facts, client_profile));
+    findings.extend(connections::check(facts));
+    findings.into_iter().map(|finding| finding.at(&facts.address)).collect()
 }

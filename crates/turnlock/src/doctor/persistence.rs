@@ -1,45 +1,45 @@
-//! What is left of locks after a restart.
+//! Checks which locks survive a restart.
 
-use super::reading::Reading;
+use super::server_facts::ServerFacts;
 use super::{Finding, Level, Topic};
 
-pub(super) fn judge(reading: &Reading) -> Option<Finding> {
-    let info = reading.info.as_ref().ok()?;
-    let config = reading.config.as_ref().ok();
-    let keeps_log = info.get("aof_enabled")? == "1";
-    let sync = config.and_then(|config| config.get("appendfsync"));
+pub(super) fn check(facts: &ServerFacts) -> Option<Finding> {
+    let info = facts.info.as_ref().ok()?;
+    let config = facts.config.as_ref().ok();
+    let has_aof = info.get("aof_enabled")? == "1";
+    let fsync = config.and_then(|config| config.get("appendfsync"));
     let save = config.and_then(|config| config.get("save"));
-    let (level, text) = match (keeps_log, sync, save) {
+    let (level, text) = match (has_aof, fsync, save) {
         (true, Some("always"), _) => {
-            (Level::Fine, "Every change is on disk before it is answered: a restart forgets nothing.")
+            (Level::Fine, "Every write is on disk before its reply: no lock is lost in a restart.")
         }
         (true, Some("everysec"), _) => (
             Level::Fine,
-            "The log is written at once and brought to disk every second: a restart of the server forgets nothing, a \
-             crash of the machine up to a second of locks. For nothing at all: appendfsync always, at the price of a \
-             disk access for each change.",
+            "The append-only file is synced to disk every second: a restart of the server loses no lock, a \
+             crash of the machine the locks of up to a second. To lose none, set appendfsync to always; each \
+             write then waits for the disk.",
         ),
         (true, Some(_), _) => (
             Level::Warning,
-            "The system decides when the log comes to disk (appendfsync no): a crash of the machine forgets up to half a \
-             minute of locks, which others can then take while their holders go on. Set appendfsync to everysec or \
-             always.",
+            "The operating system decides when the append-only file is on disk (appendfsync no): a crash of \
+             the machine loses the locks of up to half a minute, and other owners can acquire them while \
+             their holders continue. Set appendfsync to everysec or always.",
         ),
         (true, None, _) => (
             Level::Unknown,
-            "The server keeps a log; how soon it is on disk could not be looked at (appendfsync).",
+            "The server has an append-only file; how often it is synced could not be read (appendfsync).",
         ),
         (false, _, Some("")) => (
             Level::Danger,
-            "Nothing is written to disk (appendonly no, no save points): a restart forgets all locks, and others can \
-             take them while their holders go on; with replicas, an empty master empties them too. Set appendonly to \
-             yes.",
+            "Nothing is written to disk (appendonly no, no save points): a restart loses all locks, and \
+             other owners can acquire them while their holders continue. With replicas, the empty master \
+             empties these too. Set appendonly to yes.",
         ),
         (false, _, _) => (
             Level::Warning,
-            "There is no log of changes (appendonly no), at best a picture from time to time: a restart forgets the \
-             locks since the last one, brings back some that were given back, and others can take what is still held. \
-             Set appendonly to yes.",
+            "There is no append-only file (appendonly no), at best a periodic snapshot: a restart loses the \
+             locks since the last snapshot and restores some that were released, and other owners can \
+             acquire what is still held. Set appendonly to yes.",
         ),
     };
     Some(Finding::new(level, Topic::Persistence, text))
@@ -50,9 +50,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_way_to_keep_data_is_known() {
+    fn each_persistence_setting_has_its_level() {
         let level = |aof: &str, settings: &[(&str, &str)]| {
-            judge(&Reading::with(&format!("aof_enabled:{aof}"), settings)).map(|finding| finding.level)
+            check(&ServerFacts::with(&format!("aof_enabled:{aof}"), settings)).map(|finding| finding.level)
         };
         assert_eq!(level("0", &[("save", "")]), Some(Level::Danger));
         assert_eq!(level("0", &[("save", "3600 1")]), Some(Level::Warning));
@@ -64,9 +64,9 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_read_is_not_judged() {
-        let mut reading = Reading::with("aof_enabled:0", &[("save", "")]);
-        reading.info = Err("not allowed".to_owned());
-        assert_eq!(judge(&reading), None);
+    fn a_server_whose_info_was_not_read_has_no_finding() {
+        let mut facts = ServerFacts::with("aof_enabled:0", &[("save", "")]);
+        facts.info = Err("not allowed".to_owned());
+        assert_eq!(check(&facts), None);
     }
 }

@@ -2,7 +2,9 @@ use std::fmt;
 
 use super::{Finding, Level};
 
-/// What [`Client::doctor`](crate::Client::doctor) found. It prints as one paragraph a finding, the worst first.
+/// The findings of [`Client::doctor`](crate::Client::doctor).
+///
+/// `Display` prints one paragraph per finding, the worst first.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Report {
@@ -16,13 +18,13 @@ impl Report {
         Self { findings }
     }
 
-    /// The level of the worst finding.
+    /// Returns the level of the worst finding.
     pub fn worst(&self) -> Level {
         self.findings.first().map_or(Level::Fine, |finding| finding.level)
     }
 
-    /// Those that call for something to be done: warnings and dangers.
-    pub fn troubles(&self) -> impl Iterator<Item = &Finding> {
+    /// Iterates over the findings that need action: warnings and dangers.
+    pub fn problems(&self) -> impl Iterator<Item = &Finding> {
         self.findings.iter().filter(|finding| finding.level >= Level::Warning)
     }
 }
@@ -45,11 +47,14 @@ mod tests {
     use crate::doctor::Topic;
 
     #[test]
-    fn the_worst_comes_first_and_each_has_a_paragraph() {
-        let fine = Finding::new(Level::Fine, Topic::Clock, "It is right.");
-        let bad = Finding::new(Level::Danger, Topic::Eviction, "It is not.").at("here:1");
+    fn findings_are_printed_as_paragraphs_worst_first() {
+        let fine = Finding::new(Level::Fine, Topic::Clock, "It is correct.");
+        let bad = Finding::new(Level::Danger, Topic::Eviction, "It is wrong.").at("server:1");
         let report = Report::new(vec![fine, bad]);
-        assert_eq!(report.to_string(), "DANGER: eviction of here:1. It is not.\n\nfine: clock. It is right.");
-        assert_eq!((report.worst(), report.troubles().count()), (Level::Danger, 1));
+        assert_eq!(
+            report.to_string(),
+            "DANGER: eviction of server:1. It is wrong.\n\nfine: clock. It is correct."
+        );
+        assert_eq!((report.worst(), report.problems().count()), (Level::Danger, 1));
     }
 }

@@ -9,47 +9,50 @@ use turnlock_core::wait_step::{WaitMove, WaitView, next_move};
 use turnlock_core::{Backoff, Kind, LockName, Moment};
 
 use super::attempt::{Attempt, Outcome};
-use super::errand::Errand;
-use super::hold::{Hold, Term};
-use super::rooms::{Ahead, Look, Seat};
-use super::troubles::Troubles;
+use super::call_site::CallSite;
+use super::hold::{Hold, LeaseMode};
+use super::retry::RetryState;
+use super::run_to_completion::RunToCompletion;
+use super::wait_queues::{FrontState, QueueView, Waiter};
+use super::wait_warning::WaitWarning;
 use super::{Engine, Shared};
 use crate::backend::{Caller, Failure};
 use crate::clock;
 use crate::error::Error;
 use crate::guard::Guard;
 
-/// What somebody wants.
+/// The parameters of an acquire.
 #[derive(Clone, Debug)]
-pub(crate) struct Ask {
+pub(crate) struct AcquireRequest {
     pub(crate) name: LockName,
-    pub(crate) term: Term,
-    pub(crate) patience: Patience,
-    /// How many permits, where there are permits.
+    pub(crate) lease_mode: LeaseMode,
+    pub(crate) wait_limit: WaitLimit,
+    /// The number of permits, for semaphores.
     pub(crate) permits: u32,
-    /// How many replicas must have acknowledged the grant, and each renewal.
+    /// The number of replicas that must acknowledge the grant and each renewal.
     pub(crate) replicas: u32,
-    /// Whether it may be handed over by one of this process; then it has the owner of that one.
-    pub(crate) is_anybodys: bool,
-    /// The write hold of the same owner, under which it wants to read.
+    /// Whether a hold of this client may be handed over to it. It then has the owner of that hold.
+    pub(crate) accepts_hand_over: bool,
+    /// The write hold of the same owner, for a read lock acquired beside it.
     pub(crate) under: Option<Arc<Hold>>,
+    pub(crate) call_site: CallSite,
 }
 
-/// How long somebody is willing to wait for a lock that is held.
+/// How long to wait for a lock that is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Patience {
-    /// Not at all.
+pub(crate) enum WaitLimit {
+    /// Do not wait.
     None,
     Until(Moment),
     Endless,
 }
 
-impl Patience {
+impl WaitLimit {
     pub(crate) fn of(wait: Duration) -> Self {
         if wait.is_zero() { Self::None } else { Self::Until(clock::now() + wait) }
     }
 
-    /// Takes a mutex, if it is free before patience ends. One without patience takes only what is free now.
+    /// Locks `mutex` within the wait limit. With [`WaitLimit::None`], only if it is free now.
     pub(crate) async fn lock<T>(self, mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
         match self {
             Self::Endless => Some(mutex.lock().await),
@@ -67,360 +70,392 @@ impl Patience {
     }
 }
 
-/// The acquire loop. `None` when the lock was held for as long as `ask` was willing to wait.
+/// Acquires a lock: queues, sends requests, and waits. Returns `None` if the lock is held until the wait
+/// limit.
 ///
-/// `None` means that the store refused a request during this call, that a hold of this process stands in the way, or that a
-/// waiter of this process is ahead, and the store answers. When the request of the one ahead is not answered for a while, the store
-/// is asked; when its requests have failed for a while, their failure is the outcome.
+/// `None` means that the store refused a request during this call, that a local hold blocks the lock, or that
+/// a local waiter is ahead and the store replies. If the request of the waiter ahead gets no reply for a
+/// while, a request is sent past it. If its requests have failed for a while, their failure is returned.
 ///
-/// Cancel-safe: when this future is dropped, its place in the queue is given up, and a request that is under way is
-/// finished by the engine, which gives back what it may have got.
-pub(crate) async fn acquire(engine: &Arc<Engine>, ask: Ask) -> Result<Option<Guard>, Error> {
+/// # Cancel safety
+///
+/// When this future is dropped, it leaves the queue. The engine completes a request that is under way and
+/// undoes its effect.
+pub(crate) async fn acquire(engine: &Arc<Engine>, request: AcquireRequest) -> Result<Option<Guard>, Error> {
     let shared = &engine.shared;
     shared.check_open()?;
-    let limit = shared.settings.patience(ask.term.lease())?;
-    let kind = ask.name.kind();
-    let (mut attempt, first_look) = Attempt::begin(engine, &ask, limit);
-    let mut first_look = Some(first_look);
+    let limit = shared.settings.response_limit(request.lease_mode.lease())?;
+    let kind = request.name.kind();
+    let (mut attempt, first_view) = Attempt::begin(engine, &request, limit);
+    let mut first_view = Some(first_view);
     let mut spin = Backoff::new(SHORTEST_SPIN, LONGEST_SPIN);
     let mut pause = SHORTEST_SPIN;
-    let end = ask.patience.end();
+    let end = request.wait_limit.end();
     let began = clock::now();
     let mut head_since = None;
     let mut refused = None;
-    let mut troubles = Troubles::new(shared.settings.retry_for, ask.patience, limit);
-    // Set when it waits no longer: the next answer of the store decides. Until then, the request of one ahead is waited for.
-    let mut last_look = (ask.patience == Patience::None).then(|| began + limit / 4);
+    let mut warning = WaitWarning::new(began);
+    let mut retry = RetryState::new(shared.settings.retry_for, request.wait_limit, limit);
+    // Set once the wait is over: the next reply decides. Until this moment, a request of a waiter ahead is
+    // awaited.
+    let mut final_check = (request.wait_limit == WaitLimit::None).then(|| began + limit / 4);
     loop {
         shared.check_open()?;
-        if let Some(guard) = attempt.take_over() {
+        if let Some(guard) = attempt.accept_hand_over() {
             return Ok(Some(guard));
         }
         let now = clock::now();
-        let look = first_look.take().unwrap_or_else(|| attempt.seat.look());
-        if last_look.is_none() && now >= end {
-            let is_refused = is_refused_lately(&attempt, refused.map(|(asked, _)| asked));
-            let is_held_here = attempt.seat.is_held_here();
-            if is_refused || is_held_here || troubles.are_there() {
-                tracing::debug!(name = %ask.name, waited = ?now.since(began), "gave up waiting");
-                let failure = troubles.last_word(&ask.name).filter(|_| !is_held_here);
+        let view = first_view.take().unwrap_or_else(|| attempt.waiter.view());
+        if final_check.is_none() && now >= end {
+            let is_refused = was_refused_recently(&attempt, refused.map(|(sent, _)| sent));
+            let is_held_locally = attempt.waiter.is_held_locally();
+            if is_refused || is_held_locally || retry.is_failing() {
+                tracing::debug!(name = %request.name, waited = ?now.since(began), "gave up waiting");
+                let failure = retry.into_error(&request.name).filter(|_| !is_held_locally);
                 return give_up(attempt, failure).await;
             }
-            last_look = Some(now + limit / 4);
+            final_check = Some(now + limit / 4);
         }
-        if let Some(reason) = ask.under.as_ref().and_then(|write| write.lost()) {
-            return Err(Error::Lost { name: ask.name.to_string(), reason });
+        if let Some(reason) = request.under.as_ref().and_then(|write| write.lost()) {
+            return Err(Error::Lost { name: request.name.to_string(), reason });
         }
-        if last_look.is_some() && is_refused_to_all(&ask, &look, began, limit) {
+        if final_check.is_some() && was_queue_refused(&request, &view, began, limit) {
             return give_up(attempt, None).await;
         }
-        if !look.may_ask {
-            let Some(overdue) = last_look else {
-                await_front(&attempt.seat, ask.patience).await;
+        if !view.may_send {
+            let Some(overdue) = final_check else {
+                await_front(&attempt.waiter, request.wait_limit).await;
                 continue;
             };
-            match behind(&attempt, &ask, overdue).await {
-                Behind::GiveUp(error) => return give_up(attempt, error).await,
-                Behind::LookAgain => continue,
-                Behind::Ask => {}
+            match final_move(&attempt, &request, overdue).await {
+                FinalMove::GiveUp(error) => return give_up(attempt, error).await,
+                FinalMove::CheckAgain => continue,
+                FinalMove::Send => {}
             }
         }
-        if last_look.is_none() && is_out_for_too_long(&mut troubles, &attempt, head_since, began) {
-            return give_up(attempt, troubles.last_word(&ask.name)).await;
+        if final_check.is_none() && is_outage_too_long(&mut retry, &attempt, head_since, began) {
+            return give_up(attempt, retry.into_error(&request.name)).await;
         }
-        let view = WaitView {
+        warning.check(shared, &attempt.waiter, &request.name, &request.call_site);
+        let wait_view = WaitView {
             head_since: *head_since.get_or_insert(now),
             refused,
-            listening: look.listening,
-            hint: attempt.seat.bell.take_hint(),
-            held_here: look.held_here,
-            not_before: look.not_before,
-            poll: longest_poll(kind, shared.settings.poll),
-            pause: (!kind.is_told()).then_some(pause),
+            listening: view.is_subscribed,
+            hint: attempt.waiter.wakeup.take_hint(),
+            held_here: view.is_held_locally,
+            not_before: view.not_before,
+            poll: longest_poll(kind, shared.settings.poll_interval),
+            pause: (!kind.publishes_releases()).then_some(pause),
         };
-        match if last_look.is_some() { WaitMove::Ask } else { next_move(now, &view) } {
-            WaitMove::Ask => {
-                attempt.check_age()?;
-                let (back, outcome) = send(shared, attempt, &ask).await?;
-                attempt = back;
+        match if final_check.is_some() { WaitMove::Send } else { next_move(now, &wait_view) } {
+            WaitMove::Send => {
+                attempt.check_resendable()?;
+                let (returned, outcome) = send(shared, attempt, &request).await?;
+                attempt = returned;
                 match outcome {
-                    Ok(Ok(guard)) => {
-                        // Granted while the client was being closed: nobody would renew it.
-                        shared.check_open()?;
-                        let waited = clock::now().since(began);
-                        tracing::debug!(name = %ask.name, owner = %guard.owner_id(), ?waited, "acquired");
-                        return Ok(Some(guard));
-                    }
+                    Ok(Ok(guard)) => return granted(shared, guard, began).map(Some),
                     Ok(Err(ttl)) => {
-                        if let Some(hold) = &ask.under {
-                            return Err(taken(shared, hold, &ask.name));
+                        if let Some(hold) = &request.under {
+                            return Err(write_hold_lost(shared, hold, &request.name));
                         }
-                        if last_look.is_some() {
+                        if final_check.is_some() {
                             return give_up(attempt, None).await;
                         }
                         pause = spin.pause(fastrand::f64());
                         if refused.is_none() {
-                            tracing::debug!(name = %ask.name, ?ttl, "held by another: waiting");
+                            tracing::debug!(name = %request.name, ?ttl, "waiting for the lock");
                         }
-                        troubles.are_over();
+                        retry.reset();
                         refused = Some((now, ttl));
                     }
                     Err(failure) => {
-                        tracing::warn!(name = %ask.name, %failure, "acquire was not answered as it should be");
-                        bear(&mut attempt, &mut troubles, failure, now, end).await?;
-                        // Ask again whatever was refused before.
+                        tracing::warn!(name = %request.name, %failure, "acquire failed");
+                        pause_after_failure(&mut attempt, &mut retry, failure, now, end).await?;
+                        // An earlier refusal must not delay the next request.
                         refused = None;
                     }
                 }
             }
-            WaitMove::Listen => listen(&attempt, end).await,
-            WaitMove::SleepUntil(moment) => sleep(&attempt.seat, moment.min(end), view.hint).await,
+            WaitMove::Listen => subscribe(&attempt, end).await,
+            WaitMove::SleepUntil(moment) => sleep(&attempt.waiter, moment.min(end), wait_view.hint).await,
         }
     }
 }
 
-/// Waits for its place in front, or for the end of its wait.
-async fn await_front(seat: &Seat, patience: Patience) {
-    match patience {
-        Patience::Endless => seat.bell.rings().await,
-        _ => drop(tokio::time::timeout(patience.end().since(clock::now()), seat.bell.rings()).await),
+/// Returns a new guard, unless the client is shutting down: no watchdog would renew the hold.
+fn granted(shared: &Shared, guard: Guard, began: Moment) -> Result<Guard, Error> {
+    shared.check_open()?;
+    let waited = clock::now().since(began);
+    tracing::debug!(name = %guard.name(), owner = %guard.owner_id(), ?waited, "acquired");
+    Ok(guard)
+}
+
+/// Waits until a wake-up or the end of the wait.
+async fn await_front(waiter: &Waiter, wait_limit: WaitLimit) {
+    match wait_limit {
+        WaitLimit::Endless => waiter.wakeup.notified().await,
+        _ => drop(tokio::time::timeout(wait_limit.end().since(clock::now()), waiter.wakeup.notified()).await),
     }
 }
 
-/// Whether the last request of this attempt, which was sent at that time, was refused a moment ago. An older refusal says nothing of
-/// a store that has fallen silent since then.
-fn is_refused_lately(attempt: &Attempt, asked: Option<Moment>) -> bool {
-    asked.is_some_and(|asked| clock::now() < asked + recent(attempt.limit)) && !attempt.seat.bell.has_hint()
+/// Returns `true` if the last request of this attempt, sent at `sent`, was refused recently and no hint came
+/// since.
+///
+/// An older refusal proves nothing about a store that has stopped replying since.
+fn was_refused_recently(attempt: &Attempt, sent: Option<Moment>) -> bool {
+    sent.is_some_and(|sent| clock::now() < sent + max_age(attempt.limit)) && !attempt.waiter.wakeup.has_hint()
 }
 
-/// Whether the store has refused another request of the same queue since `began` that would have been granted if this one
-/// would. One in front that has waited asks itself.
-fn is_refused_to_all(ask: &Ask, look: &Look, began: Moment, limit: Duration) -> bool {
-    ask.under.is_none()
-        && (ask.patience == Patience::None || !look.may_ask)
-        && look.refusal.is_some_and(|refusal| {
-            refusal.is_for(began, ask.name.kind(), ask.permits) && refusal.is_of_late(recent(limit))
+/// Returns `true` if the store has refused another request of the queue since `began`, and would refuse this
+/// one too.
+///
+/// A waiter in front that has waited sends its own request.
+fn was_queue_refused(request: &AcquireRequest, view: &QueueView, began: Moment, limit: Duration) -> bool {
+    request.under.is_none()
+        && (request.wait_limit == WaitLimit::None || !view.may_send)
+        && view.refusal.is_some_and(|refusal| {
+            refusal.covers(began, request.name.kind(), request.permits) && refusal.is_recent(max_age(limit))
         })
 }
 
-/// Whether requests have failed for too long to send another one. Those of the waiters that were in front before count, as far
-/// as this one has waited for them.
-fn is_out_for_too_long(
-    troubles: &mut Troubles,
+/// Returns `true` if requests have failed for too long to send another one.
+///
+/// The failures of earlier waiters in front count, for the time that this one has waited.
+fn is_outage_too_long(
+    retry: &mut RetryState,
     attempt: &Attempt,
     head_since: Option<Moment>,
     began: Moment,
 ) -> bool {
     if head_since.is_none()
-        && let Some(outage) = attempt.seat.outage(recent(attempt.limit))
+        && let Some(outage) = attempt.waiter.outage(max_age(attempt.limit))
     {
-        troubles.take_over(outage.since.max(began), outage.failure);
+        retry.inherit(outage.since.max(began), outage.failure);
     }
-    troubles.are_unbearable()
+    retry.is_exhausted()
 }
 
-/// A write hold that stands lets its owner read: this one is gone.
-fn taken(shared: &Shared, hold: &Arc<Hold>, name: &LockName) -> Error {
-    shared.watchdog.look_now(hold);
-    Error::Lost { name: name.to_string(), reason: shared.reason_of_absence(hold) }
+/// The error of a refused read under a write hold. The store grants it under a hold that it has, so the hold
+/// is gone.
+fn write_hold_lost(shared: &Shared, hold: &Arc<Hold>, name: &LockName) -> Error {
+    shared.watchdog.check_now(hold);
+    Error::Lost { name: name.to_string(), reason: shared.loss_reason(hold) }
 }
 
-/// Sleeps until `until` or a ring. A hint that was seen but came too early to act on is kept.
-async fn sleep(seat: &Seat, until: Moment, hint: bool) {
-    seat.bell.end_asking();
+/// Sleeps until `until` or a wake-up. A hint that came too early is set again.
+async fn sleep(waiter: &Waiter, until: Moment, hint: bool) {
+    waiter.wakeup.end_request();
     if hint {
-        seat.bell.give_hint();
+        waiter.wakeup.set_hint();
     }
-    ring_or(seat, until).await;
+    wait_for_wakeup(waiter, until).await;
 }
 
-/// Waits before the next try after a request that failed, or gives back what it took and says why there is none.
-async fn bear(
+/// Waits before the next try, or undoes an unacknowledged grant and returns the error if there is no next
+/// try.
+async fn pause_after_failure(
     attempt: &mut Attempt,
-    troubles: &mut Troubles,
+    retry: &mut RetryState,
     failure: Failure,
     sent: Moment,
     end: Moment,
 ) -> Result<(), Error> {
-    match troubles.after(failure, sent, || format!("lock {:?}", attempt.name.as_str())) {
+    match retry.pause_after(failure, sent, || format!("lock {:?}", attempt.name.as_str())) {
         Ok(pause) => {
-            // The whole pause: the bell may ring for the very connection that has just failed.
+            // The whole pause: a wake-up may come from the very connection that has just failed.
             tokio::time::sleep(pause.min(end.since(clock::now()))).await;
             Ok(())
         }
         Err(error) => {
-            attempt.give_back().await;
+            attempt.undo_unacknowledged_grant().await;
             Err(error)
         }
     }
 }
 
-/// How old a refusal, or the last failure of those in front, may be to speak of the store as it is now.
-fn recent(limit: Duration) -> Duration {
-    limit + LONGEST_NAP
+/// How old a refusal or a failure may be to describe the current state of the store.
+fn max_age(limit: Duration) -> Duration {
+    limit + LONGEST_SLEEP
 }
 
-/// What one does that waits no longer and is not in front.
-enum Behind {
+/// The next move of a waiter whose wait is over and that is not in front.
+enum FinalMove {
     GiveUp(Option<Error>),
-    LookAgain,
-    Ask,
+    CheckAgain,
+    Send,
 }
 
-/// Waits for the outcome of a request of one in front, until it is overdue. Then it asks itself, past the one in front, whose caller
-/// may have given up; unless that one's requests have failed for so long that there is nothing to hope for. Where the one in front
-/// has not asked yet, it does not push in: it only sees whether the store answers.
-async fn behind(attempt: &Attempt, ask: &Ask, overdue: Moment) -> Behind {
-    if attempt.seat.is_held_here() {
-        return Behind::GiveUp(None);
+/// Decides the next move of a waiter whose wait is over and that is not in front.
+///
+/// Waits for the outcome of a request of the front until it is overdue. Then a request is sent past the
+/// front, whose caller may have stopped polling it, unless the requests of the front have failed for too
+/// long. If the front has sent no request, this only checks that the store replies, and does not overtake.
+async fn final_move(attempt: &Attempt, request: &AcquireRequest, overdue: Moment) -> FinalMove {
+    if attempt.waiter.is_held_locally() {
+        return FinalMove::GiveUp(None);
     }
     let now = clock::now();
-    let outage = match attempt.seat.ahead(recent(attempt.limit)) {
-        Ahead::Waiting => return Behind::GiveUp(None),
-        Ahead::Asking(bell, _) if now < overdue => {
-            let _ = tokio::time::timeout(overdue.since(now), bell.has_asked()).await;
-            return Behind::LookAgain;
+    let outage = match attempt.waiter.front_state(max_age(attempt.limit)) {
+        FrontState::Refused => return FinalMove::GiveUp(None),
+        FrontState::Sending(wakeup, _) if now < overdue => {
+            let _ = tokio::time::timeout(overdue.since(now), wakeup.request_ended()).await;
+            return FinalMove::CheckAgain;
         }
-        Ahead::NotAsked => {
-            return Behind::GiveUp(answers(&attempt.engine.shared, ask, attempt.limit).await.err());
+        FrontState::Idle => {
+            return FinalMove::GiveUp(
+                check_store(&attempt.engine.shared, request, attempt.limit).await.err(),
+            );
         }
-        Ahead::Failing(outage) => Some(outage),
-        Ahead::Asking(_, outage) => outage,
+        FrontState::Failing(outage) => Some(outage),
+        FrontState::Sending(_, outage) => outage,
     };
     match outage.filter(|outage| outage.has_lasted(attempt.limit)) {
         Some(outage) => {
-            let error = outage.failure.into_error(|| format!("lock {:?}", ask.name.as_str()));
-            Behind::GiveUp(Some(error))
+            let error = outage.failure.into_error(|| format!("lock {:?}", request.name.as_str()));
+            FinalMove::GiveUp(Some(error))
         }
-        None => Behind::Ask,
+        None => FinalMove::Send,
     }
 }
 
-/// Sees whether the store answers, by a request that changes nothing.
-async fn answers(shared: &Shared, ask: &Ask, limit: Duration) -> Result<(), Error> {
-    // The connection may have to be made first, which has the same limit.
-    let outcome = tokio::time::timeout(limit * 2, shared.inspect(&ask.name)).await;
-    outcome.unwrap_or_else(|_| Err(no_answer(&ask.name, limit * 2))).map(drop)
+/// Checks that the store replies, with a request that changes nothing.
+async fn check_store(shared: &Shared, request: &AcquireRequest, limit: Duration) -> Result<(), Error> {
+    // A new connection may be needed first, which has the same limit.
+    let outcome = tokio::time::timeout(limit * 2, shared.inspect(&request.name)).await;
+    outcome.unwrap_or_else(|_| Err(no_reply(&request.name, limit * 2))).map(drop)
 }
 
-/// For one that will not wait for the turn of another task of the same owner. Gives back the turn when that task is done with
-/// its request; `None` when it waits for a lock that is held.
-pub(crate) async fn behind_own_task<'a>(
+/// Locks `turn` for a caller that does not wait, behind another task of the same owner.
+///
+/// Waits until the request of that task ends. Returns `None` if that task waits for a lock that is held.
+pub(crate) async fn try_owner_turn<'a>(
     shared: &Shared,
-    ask: &Ask,
+    request: &AcquireRequest,
     turn: &'a Mutex<()>,
 ) -> Result<Option<MutexGuard<'a, ()>>, Error> {
-    let limit = shared.settings.patience(ask.term.lease())?;
+    let limit = shared.settings.response_limit(request.lease_mode.lease())?;
     let overdue = clock::now() + limit;
     loop {
-        let ahead = match shared.rooms.ahead(&ask.name, recent(limit)) {
-            Some(Ahead::Waiting) => return Ok(None),
-            Some(Ahead::NotAsked) => return answers(shared, ask, limit).await.map(|()| None),
-            Some(Ahead::Failing(outage) | Ahead::Asking(_, Some(outage))) if outage.has_lasted(limit) => {
-                return Err(outage.failure.into_error(|| format!("lock {:?}", ask.name.as_str())));
+        let front_state = match shared.wait_queues.front_state(&request.name, max_age(limit)) {
+            Some(FrontState::Refused) => return Ok(None),
+            Some(FrontState::Idle) => return check_store(shared, request, limit).await.map(|()| None),
+            Some(FrontState::Failing(outage) | FrontState::Sending(_, Some(outage)))
+                if outage.has_lasted(limit) =>
+            {
+                return Err(outage.failure.into_error(|| format!("lock {:?}", request.name.as_str())));
             }
-            ahead => ahead,
+            front_state => front_state,
         };
-        let goes_on = async {
-            match &ahead {
-                Some(Ahead::Asking(bell, _)) => bell.has_asked().await,
-                // It asks again soon.
+        let front_changed = async {
+            match &front_state {
+                Some(FrontState::Sending(wakeup, _)) => wakeup.request_ended().await,
+                // It retries soon.
                 Some(_) => tokio::time::sleep(RETRY_SOON).await,
-                // It goes deeper into a hold that stands, or is about to end.
+                // It is in a reentry, or about to end.
                 None => pending().await,
             }
         };
-        let rest = overdue.since(clock::now());
-        match tokio::time::timeout(rest, select(pin!(turn.lock()), pin!(goes_on))).await {
+        let time_left = overdue.since(clock::now());
+        match tokio::time::timeout(time_left, select(pin!(turn.lock()), pin!(front_changed))).await {
             Ok(Either::Left((turn, _))) => return Ok(Some(turn)),
             Ok(Either::Right(_)) => {}
             Err(_) => {
-                let text = format!("another task of the same owner was not done within {limit:?}");
-                return Err(too_late(&ask.name, text));
+                let text = format!("another task of the same owner did not finish within {limit:?}");
+                return Err(timed_out(&request.name, text));
             }
         }
     }
 }
 
-/// Ends an attempt that the store did not grant. It may have been handed the lock meanwhile.
+/// Ends an attempt without a grant, unless the lock was handed over meanwhile.
 async fn give_up(mut attempt: Attempt, error: Option<Error>) -> Result<Option<Guard>, Error> {
-    if let Some(guard) = attempt.take_over() {
+    if let Some(guard) = attempt.accept_hand_over() {
         return Ok(Some(guard));
     }
-    attempt.give_back().await;
-    attempt.leave().await;
+    attempt.undo_unacknowledged_grant().await;
+    attempt.leave_queue().await;
     error.map_or(Ok(None), Err)
 }
 
-/// About how long one pauses whose request has failed.
+/// The approximate pause after a failed request.
 const RETRY_SOON: Duration = Duration::from_millis(10);
 
-/// The pauses of one who waits where nothing is told.
+/// The shortest and longest pause between requests for a kind whose releases are not published.
 const SHORTEST_SPIN: Duration = Duration::from_millis(2);
 const LONGEST_SPIN: Duration = Duration::from_millis(128);
 
-/// As good as never.
+/// In effect, never.
 const NO_POLL: Duration = Duration::from_secs(3600);
 
-/// The longest time between two looks of one who waits.
+/// The longest time between two requests of a waiter.
 fn longest_poll(kind: Kind, usual: Duration) -> Duration {
     match kind {
-        // A fair lock's waiters are looked after by the attendance.
+        // The heartbeats poll for the waiters of a fair lock.
         Kind::Fair => NO_POLL,
-        // The word that a writer waits has to be said again.
-        Kind::Write => usual.min(LONGEST_NAP),
+        // The mark of a waiting writer must be refreshed.
+        Kind::Write => usual.min(LONGEST_SLEEP),
         _ => usual,
     }
 }
 
-/// Asks the store once, as an errand. Past the caller's end a request gets the time that any request gets, and no more.
-async fn send(shared: &Shared, attempt: Attempt, ask: &Ask) -> Result<(Attempt, Outcome), Error> {
-    // What must be acknowledged may have to wait for those that went before it.
-    let limit = if ask.replicas > 0 { attempt.limit * 2 } else { attempt.limit };
+/// Sends one acquire request.
+///
+/// If the caller is dropped, the engine completes the request and undoes its effect. The request may outlast
+/// the caller's deadline by one response time-out.
+async fn send(
+    shared: &Shared,
+    attempt: Attempt,
+    request: &AcquireRequest,
+) -> Result<(Attempt, Outcome), Error> {
+    // A request that replicas must acknowledge may have to wait for earlier ones.
+    let limit = if request.replicas > 0 { attempt.limit * 2 } else { attempt.limit };
     let presence = Arc::new(());
-    let errand = Errand::new(&shared.errands, attempt.send(Caller::with(&presence)));
-    match ask.patience {
-        Patience::Until(end) => tokio::time::timeout(end.since(clock::now()).max(limit), errand)
+    let sending = RunToCompletion::new(&shared.background, attempt.send(Caller::with(&presence)));
+    match request.wait_limit {
+        WaitLimit::Until(end) => tokio::time::timeout(end.since(clock::now()).max(limit), sending)
             .await
-            .map_err(|_| too_late(&ask.name, format!("no answer within the wait, nor within {limit:?}"))),
-        // The connection may have to be made first, which has the same limit.
-        Patience::None => {
-            tokio::time::timeout(limit * 2, errand).await.map_err(|_| no_answer(&ask.name, limit * 2))
+            .map_err(|_| timed_out(&request.name, format!("no reply within the wait, nor within {limit:?}"))),
+        // A new connection may be needed first, which has the same limit.
+        WaitLimit::None => {
+            tokio::time::timeout(limit * 2, sending).await.map_err(|_| no_reply(&request.name, limit * 2))
         }
-        Patience::Endless => Ok(errand.await),
+        WaitLimit::Endless => Ok(sending.await),
     }
 }
 
-/// Begins to listen. What was published before the subscription stood went unheard, so the next move is to look again. A
-/// subscription that is long in coming does not keep the head from looking: it is told when it stands.
-async fn listen(attempt: &Attempt, end: Moment) {
-    let (shared, seat) = (&attempt.engine.shared, &attempt.seat);
-    seat.bell.end_asking();
-    seat.set_listening();
-    let listening = shared.backend.listen(seat.name());
-    let patience = end.since(clock::now()).min(shared.settings.poll).min(LONGEST_NAP);
-    let _ = tokio::time::timeout(patience, select(listening, pin!(seat.bell.rings()))).await;
-    seat.bell.give_hint();
-    if attempt.name.kind().asks_in_company() {
-        // The others in front took it for granted that somebody listens.
-        shared.rooms.ring(seat.name());
+/// Subscribes to releases of the lock.
+///
+/// Messages published before the subscription are missed, so a hint makes the next move a request. A slow
+/// subscription does not delay that request: the waiter is woken when the subscription is active.
+async fn subscribe(attempt: &Attempt, end: Moment) {
+    let (shared, waiter) = (&attempt.engine.shared, &attempt.waiter);
+    waiter.wakeup.end_request();
+    waiter.set_subscribed();
+    let subscription = shared.backend.subscribe(waiter.name());
+    let time_left = end.since(clock::now()).min(shared.settings.poll_interval).min(LONGEST_SLEEP);
+    let _ = tokio::time::timeout(time_left, select(subscription, pin!(waiter.wakeup.notified()))).await;
+    waiter.wakeup.set_hint();
+    if attempt.name.kind().shares_front() {
+        // The other waiters in front rely on this subscription.
+        shared.wait_queues.wake(waiter.name());
     }
 }
 
-/// How long the head of a queue sleeps at the most: a machine that slept longer finds out on waking.
-pub(super) const LONGEST_NAP: Duration = Duration::from_secs(1);
+/// The longest sleep of a waiter in front. After a suspend of the machine it reads the clock within this
+/// time.
+pub(super) const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
-/// Waits for the bell, or until `moment`.
-async fn ring_or(seat: &Seat, moment: Moment) {
-    let rest = moment.since(clock::now()).min(LONGEST_NAP);
-    let _ = tokio::time::timeout(rest, seat.bell.rings()).await;
+/// Waits for a wake-up, or until `moment`.
+async fn wait_for_wakeup(waiter: &Waiter, moment: Moment) {
+    let time_left = moment.since(clock::now()).min(LONGEST_SLEEP);
+    let _ = tokio::time::timeout(time_left, waiter.wakeup.notified()).await;
 }
 
-fn no_answer(name: &LockName, limit: Duration) -> Error {
-    too_late(name, format!("no answer within {limit:?}"))
+fn no_reply(name: &LockName, limit: Duration) -> Error {
+    timed_out(name, format!("no reply within {limit:?}"))
 }
 
-fn too_late(name: &LockName, text: String) -> Error {
+fn timed_out(name: &LockName, text: String) -> Error {
     let cause = io::Error::new(io::ErrorKind::TimedOut, text);
     Error::Unavailable { what: format!("lock {:?}", name.as_str()), source: Arc::new(cause) }
 }

@@ -2,101 +2,113 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use turnlock_core::model::{Acquired, Claim};
-use turnlock_core::request::{REPEATED_FOR, Repeats};
+use turnlock_core::request::{REPEATED_FOR, RetryWindow};
 use turnlock_core::{Doubt, Kind, LockName, OwnerId};
 
 use super::Engine;
-use super::acquire::{Ask, Patience};
-use super::attendance::Attendee;
-use super::hold::{Hold, Term};
-use super::question::check_age;
-use super::rooms::{Join, Look, Seat};
-use crate::backend::{Answer, Caller, Care, Failure, FailureKind};
+use super::acquire::{AcquireRequest, WaitLimit};
+use super::call_site::CallSite;
+use super::heartbeat::HeartbeatEntry;
+use super::hold::{Hold, LeaseMode};
+use super::query::check_resendable;
+use super::wait_queues::{Join, QueueView, Waiter};
+use crate::backend::{Caller, Failure, FailureKind, StepOptions, StepReply};
 use crate::clock;
 use crate::error::Error;
 use crate::guard::Guard;
 
-/// What one request came to: a guard, the rest of another's lease, or a failure.
+/// The outcome of one request: a guard, the rest of the holder's lease, or a failure.
 pub(super) type Outcome = Result<Result<Guard, Option<Duration>>, Failure>;
 
-/// One attempt at one hold: everything that a request needs, and what has to be done if it is given up.
+/// One attempt to acquire a hold: the parameters of its requests, and what must be undone if it is dropped.
 pub(super) struct Attempt {
     pub(super) engine: Arc<Engine>,
     pub(super) name: LockName,
     owner: OwnerId,
-    term: Term,
+    lease_mode: LeaseMode,
     pub(super) limit: Duration,
     permits: u32,
     replicas: u32,
     under: Option<Arc<Hold>>,
+    call_site: CallSite,
     waits: bool,
-    pub(super) seat: Seat,
-    /// A request of this attempt that got no answer: it may have been granted, or may still be.
+    pub(super) waiter: Waiter,
+    /// The requests in doubt: each may have been granted, or may still be.
     doubt: Option<Doubt>,
-    /// The last request was granted, but is not to count: what it took stands on the store.
-    stands: bool,
-    /// For how long it may ask again, where the store knows the request only by its memory.
-    repeats: Repeats,
-    /// Whether it was refused and has left its place or its word on the store.
-    left_traces: bool,
-    attendee: Option<Attendee>,
+    /// Too few replicas acknowledged the last grant, so it does not count, but the store has it.
+    has_unacknowledged_grant: bool,
+    /// How long requests may be resent, for a store that recognises them by a remembered request id.
+    repeats: RetryWindow,
+    /// It was refused, and its queue entry or the mark of a waiting writer is on the store.
+    is_registered: bool,
+    heartbeat_entry: Option<HeartbeatEntry>,
 }
 
-/// Whether one who asks so may be handed a hold of this process: one that is acknowledged by so many replicas.
-fn takes(engine: &Engine, ask: &Ask) -> Option<u32> {
-    let waits = ask.patience != Patience::None && ask.name.kind().is_handed_over();
-    let is_renewed = matches!(ask.term, Term::Renewed(_));
+/// Returns the number of acknowledging replicas that a handed-over hold must have. `None` if no hold is
+/// accepted.
+fn hand_over_replicas(engine: &Engine, request: &AcquireRequest) -> Option<u32> {
+    let waits = request.wait_limit != WaitLimit::None && request.name.kind().allows_hand_over();
+    let is_renewed = matches!(request.lease_mode, LeaseMode::Renewed(_));
     let is_on = !engine.shared.settings.hand_over_window.is_zero();
-    (ask.is_anybodys && waits && is_renewed && is_on).then_some(ask.replicas)
+    (request.accepts_hand_over && waits && is_renewed && is_on).then_some(request.replicas)
 }
 
 impl Attempt {
-    /// Takes a seat.
-    pub(super) fn begin(engine: &Arc<Engine>, ask: &Ask, limit: Duration) -> (Self, Look) {
+    /// Enters the local queue.
+    pub(super) fn begin(
+        engine: &Arc<Engine>,
+        request: &AcquireRequest,
+        limit: Duration,
+    ) -> (Self, QueueView) {
         let shared = &engine.shared;
-        let owner = match ask.name.kind() {
+        let owner = match request.name.kind() {
             Kind::Permits => OwnerId::from_wire(&uuid::Uuid::new_v4().simple().to_string()),
             _ => shared.new_owner(),
         };
-        let join = if ask.under.is_some() { Join::Aside } else { Join::AtEnd };
-        let (seat, look) = match ask.name.kind() {
-            Kind::Fair => shared.rooms.enter(&ask.name.for_waiter(&owner), join),
-            _ => shared.rooms.enter_as(&ask.name, join, takes(engine, ask)),
+        let join = if request.under.is_some() { Join::NotQueued } else { Join::AtEnd };
+        // A fair waiter has a queue of its own.
+        let (name, replicas) = match request.name.kind() {
+            Kind::Fair => (&request.name.for_waiter(&owner), None),
+            _ => (&request.name, hand_over_replicas(engine, request)),
         };
+        let (waiter, view) =
+            shared.wait_queues.enter_accepting(name, join, replicas, Some(request.call_site));
         let attempt = Self {
             engine: Arc::clone(engine),
-            name: ask.name.clone(),
+            name: request.name.clone(),
             owner,
-            term: ask.term,
+            lease_mode: request.lease_mode,
             limit,
-            permits: ask.permits,
-            replicas: ask.replicas,
-            under: ask.under.clone(),
-            waits: ask.patience != Patience::None,
-            seat,
+            permits: request.permits,
+            replicas: request.replicas,
+            under: request.under.clone(),
+            call_site: request.call_site,
+            waits: request.wait_limit != WaitLimit::None,
+            waiter,
             doubt: None,
-            stands: false,
-            repeats: Repeats::default(),
-            left_traces: false,
-            attendee: None,
+            has_unacknowledged_grant: false,
+            repeats: RetryWindow::default(),
+            is_registered: false,
+            heartbeat_entry: None,
         };
-        (attempt, look)
+        (attempt, view)
     }
 
-    /// What it was handed by another of this process, if it is still good.
-    pub(super) fn take_over(&mut self) -> Option<Guard> {
-        let handed = self.seat.bell.take_handed()?;
+    /// Accepts the hold that was handed over, if there is one and it is still usable.
+    pub(super) fn accept_hand_over(&mut self) -> Option<Guard> {
+        let handed = self.waiter.wakeup.take_handed()?;
         let shared = &self.engine.shared;
         if shared.may_hand_over(&handed) {
-            let hold = Arc::new(handed.handed_over(self.term, self.replicas, clock::now()));
+            let hold = handed.for_next_holder(self.lease_mode, self.replicas, clock::now());
+            let hold = Arc::new(hold.acquired_at(self.call_site));
             let window_end = shared.window_end(&hold);
-            let watch = || shared.watchdog.hand_over(&handed, &hold);
-            if self.seat.take_over(&handed, &hold, window_end, watch) {
+            let watch = || shared.watchdog.transfer(&handed, &hold);
+            if self.waiter.accept_hand_over(&handed, &hold, window_end, watch) {
                 tracing::trace!(name = %self.name, "handed over");
-                return Some(Guard::new(Arc::clone(&self.engine), hold, self.term, None));
+                return Some(Guard::new(Arc::clone(&self.engine), hold, self.lease_mode, None));
             }
         }
-        shared.give_back_handed(handed);
+        shared.release_handed_over(handed);
         None
     }
 
@@ -105,90 +117,92 @@ impl Attempt {
         Claim { permits: self.permits, under, ..Claim::new(&self.name, &self.owner, 1) }
     }
 
-    /// An error when it must not ask again, since the store may have forgotten the first time.
-    pub(super) fn check_age(&self) -> Result<(), Error> {
-        check_age(&self.name, self.repeats)
+    /// Fails if the request must not be resent, since the store may have forgotten the first copy.
+    pub(super) fn check_resendable(&self) -> Result<(), Error> {
+        check_resendable(&self.name, self.repeats)
     }
 
-    /// Asks the store once, if `caller` is still there when that can be sent. Gives itself back, with a guard, the rest of
-    /// another's lease, or a failure.
+    /// Sends one request, unless `caller` is gone before it can be sent. Returns itself and the outcome.
     pub(super) async fn send(mut self, caller: Caller) -> (Self, Outcome) {
-        let lease = self.term.lease();
-        let wish = self.engine.shared.wish(&self.name, lease, self.waits);
-        let care = Care { limit: self.limit, replicas: self.replicas, caller: caller.clone() };
+        let lease = self.lease_mode.lease();
+        let options = self.engine.shared.options(&self.name, lease, self.waits);
+        let step_options = StepOptions { limit: self.limit, replicas: self.replicas, caller: caller.clone() };
         let began = clock::now();
-        let asked = self.engine.shared.backend.acquire(self.claim(), wish, care);
-        self.seat.bell.begin_asking();
-        let (answer, sent, replicas) = match asked.await {
-            Ok(Answer { value, sent, replicas, .. }) => (value, sent, replicas),
+        let request = self.engine.shared.backend.acquire(self.claim(), options, step_options);
+        self.waiter.wakeup.begin_request();
+        let (reply, sent, replicas) = match request.await {
+            Ok(StepReply { value, sent, replicas, .. }) => (value, sent, replicas),
             Err(failure) => {
-                self.has_failed(&failure);
-                // What was not sent for want of its caller says nothing of the store.
+                self.note_failure(&failure);
+                // A request that was not sent because its caller is gone proves nothing about the store.
                 let is_outage = failure.in_doubt.is_some() || !caller.is_gone();
                 if is_outage && matches!(failure.kind, FailureKind::Unavailable(_)) {
-                    self.seat.set_outage(began, &failure);
+                    self.waiter.set_outage(began, &failure);
                 }
-                self.seat.bell.end_asking();
+                self.waiter.wakeup.end_request();
                 return (self, Err(failure));
             }
         };
-        self.stands = false;
-        self.engine.shared.introduce_if_due(&self.name, sent.at);
-        let token = match answer {
+        self.has_unacknowledged_grant = false;
+        self.engine.shared.write_client_record_if_due(&self.name, sent.at);
+        let token = match reply {
             Acquired::Granted => None,
             Acquired::GrantedWith { token } => {
-                self.engine.shared.tokens.saw(&self.name, token);
+                self.engine.shared.tokens.observe(&self.name, token);
                 Some(token)
             }
-            // A reentry was gone, which this is not, or a semaphore's request was taken back, which it was not.
+            // Only a lost reentry or a voided semaphore request is `Gone`, and this is neither.
             Acquired::Gone => {
-                self.seat.bell.end_asking();
+                self.waiter.wakeup.end_request();
                 return (self, Ok(Err(None)));
             }
             Acquired::Busy { ttl } => {
-                // On one connection answers come in order: an earlier request on it was refused too, or has ended.
-                self.doubt = sent.leaves_of(self.doubt);
+                // A connection keeps the order of replies: an earlier request on it was refused too, or has
+                // ended.
+                self.doubt = sent.unsettled(self.doubt);
                 if self.doubt.is_none() {
-                    self.repeats.are_settled();
+                    self.repeats.settle();
                 }
-                self.was_refused();
-                self.seat.set_refusal(self.name.kind(), self.permits, sent.at);
-                self.seat.bell.end_asking();
+                self.note_refusal();
+                self.waiter.set_refusal(self.name.kind(), self.permits, sent.at);
+                self.waiter.wakeup.end_request();
                 return (self, Ok(Err(ttl)));
             }
         };
-        self.left_traces = false;
-        self.attendee = None;
-        // What stood before and was not to count is this very hold.
+        self.is_registered = false;
+        self.heartbeat_entry = None;
+        // An unacknowledged grant from before is this same hold.
         let doubt = self.doubt.take().filter(|doubt| !doubt.is_of_standing_hold());
-        let hold = Hold::granted(self.claim(), self.term, sent.at, doubt);
+        let hold = Hold::granted(self.claim(), self.lease_mode, sent.at, doubt);
         let hold = hold.remembered_until(self.repeats.end());
-        let hold = Arc::new(hold.acknowledged_by(self.replicas, replicas));
+        let hold = Arc::new(hold.with_replicas(self.replicas, replicas).acquired_at(self.call_site));
         self.engine.shared.watchdog.watch(&hold);
-        for gone in self.seat.trade_for(&hold, self.under.as_ref()) {
-            let reason = self.engine.shared.reason_of_absence(&gone);
-            self.engine.shared.lose(&gone, reason);
+        for gone in self.waiter.leave_granted(&hold, self.under.as_ref()) {
+            let reason = self.engine.shared.loss_reason(&gone);
+            self.engine.shared.mark_lost(&gone, reason);
         }
-        let guard = Guard::new(Arc::clone(&self.engine), hold, self.term, token);
+        let guard = Guard::new(Arc::clone(&self.engine), hold, self.lease_mode, token);
         (self, Ok(Ok(guard)))
     }
 
-    fn has_failed(&mut self, failure: &Failure) {
-        self.stands = failure.stands || (self.stands && failure.in_doubt.is_none());
+    fn note_failure(&mut self, failure: &Failure) {
+        self.has_unacknowledged_grant =
+            failure.stands || (self.has_unacknowledged_grant && failure.in_doubt.is_none());
         let is_leased = self.name.kind().is_leased();
-        let lasts = if is_leased { self.term.lease().as_duration() } else { REPEATED_FOR };
-        self.doubt = failure.adds_doubt_to(self.doubt, lasts);
+        let lasts = if is_leased { self.lease_mode.lease().as_duration() } else { REPEATED_FOR };
+        self.doubt = failure.merge_doubt(self.doubt, lasts);
         if let Some(sent) = failure.in_doubt.filter(|_| !is_leased) {
-            // What was begun does not end by itself, but can be undone while the store knows of it.
+            // Permits without a lease do not expire, but can be undone while the store remembers the request.
             self.doubt = self.doubt.map(|doubt| doubt.lasting_until(sent.at + REPEATED_FOR));
-            self.repeats.are_in_doubt_since(sent.at);
+            self.repeats.mark_in_doubt(sent.at);
         }
     }
 
-    /// Gives back what stands on the store and is not to count, and waits for that: who is told of the failure finds the
-    /// lock free, if the store answers.
-    pub(super) async fn give_back(&mut self) {
-        if !std::mem::take(&mut self.stands) {
+    /// Undoes a grant that too few replicas acknowledged, and waits for that.
+    ///
+    /// If the store replies, the caller sees the error only when the lock is free.
+    pub(super) async fn undo_unacknowledged_grant(&mut self) {
+        if !std::mem::take(&mut self.has_unacknowledged_grant) {
             return;
         }
         if let Some(doubt) = self.doubt.take() {
@@ -197,26 +211,27 @@ impl Attempt {
         }
     }
 
-    /// Gives up, and waits until the store knows, if there is something to know: who comes next finds no trace.
-    pub(super) async fn leave(mut self) {
-        if std::mem::take(&mut self.left_traces) {
+    /// Leaves the queue on the store, and waits for that, so that the next caller is not behind it.
+    pub(super) async fn leave_queue(mut self) {
+        if std::mem::take(&mut self.is_registered) {
             let shared = Arc::clone(&self.engine.shared);
-            // The doubt, if there is one, is seen to when this attempt is dropped.
-            let gone = shared.withdraw(self.claim(), self.limit);
-            let _ = tokio::time::timeout(self.limit, gone).await;
+            // A request in doubt is undone when this attempt is dropped.
+            let left = shared.leave_queue(self.claim(), self.limit);
+            let _ = tokio::time::timeout(self.limit, left).await;
         }
     }
 
-    fn was_refused(&mut self) {
+    fn note_refusal(&mut self) {
         if !self.waits {
             return;
         }
-        self.left_traces = self.name.kind().leaves_traces();
-        match &self.attendee {
-            Some(attendee) => attendee.has_asked(),
+        self.is_registered = self.name.kind().stores_waiters();
+        match &self.heartbeat_entry {
+            Some(heartbeat_entry) => heartbeat_entry.note_request(),
             None if self.name.kind() == Kind::Fair => {
                 let shared = &self.engine.shared;
-                self.attendee = Some(Attendee::new(shared, &self.name, &self.owner, &self.seat.bell));
+                self.heartbeat_entry =
+                    Some(HeartbeatEntry::new(shared, &self.name, &self.owner, &self.waiter.wakeup));
             }
             None => {}
         }
@@ -225,15 +240,15 @@ impl Attempt {
 
 impl Drop for Attempt {
     fn drop(&mut self) {
-        self.attendee = None;
+        self.heartbeat_entry = None;
         let shared = &self.engine.shared;
-        if let Some(handed) = self.seat.give_up() {
-            shared.hand_on(handed);
+        if let Some(handed) = self.waiter.give_up() {
+            shared.hand_over_or_release(handed);
         }
         if let Some(doubt) = self.doubt.take() {
-            shared.sweep(self.claim(), self.limit, doubt);
-        } else if self.left_traces {
-            drop(shared.withdraw(self.claim(), self.limit));
+            shared.undo_request(self.claim(), self.limit, doubt);
+        } else if self.is_registered {
+            drop(shared.leave_queue(self.claim(), self.limit));
         }
     }
 }

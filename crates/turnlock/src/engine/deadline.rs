@@ -1,8 +1,8 @@
 //! A timer that needs no runtime.
 //!
-//! A guard may be awaited on another runtime than its client's, on one without timers, or on none; and the client's runtime may
-//! be gone or idle. The end of a lease comes all the same. So one thread of the process serves all deadlines. It is started with
-//! the first, and ends when there are none.
+//! A guard may be awaited on another runtime than its client's, on one without timers, or on none, and the
+//! client's runtime may be gone or idle. The end of a lease must be noticed all the same. So one thread per
+//! process serves all deadlines. It starts with the first deadline and ends when there are none.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -12,19 +12,19 @@ use std::thread;
 use std::time::Duration;
 
 use turnlock_core::Moment;
-use turnlock_core::renewal::{Appointment, RenewalSchedule};
+use turnlock_core::renewal::{RenewalSchedule, ScheduleKey};
 
 use crate::clock;
 
-/// How long the thread sleeps at the most: after a suspend of the machine it looks at the clock that soon.
+/// The longest sleep of the thread. After a suspend of the machine it reads the clock within this time.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
-/// A future that is ready once `at` has come, on any executor.
+/// A future that is ready once `at` has passed, on any executor.
 #[derive(Debug)]
 pub(super) struct Deadline {
     at: Moment,
-    /// What the thread has been told.
-    planned: Option<(Appointment, Waker)>,
+    /// The entry in the timer's schedule, and the waker that it wakes.
+    planned: Option<(ScheduleKey, Waker)>,
 }
 
 impl Deadline {
@@ -65,7 +65,7 @@ static TIMER: LazyLock<Timer> = LazyLock::new(Timer::default);
 #[derive(Debug, Default)]
 struct Timer {
     state: Mutex<State>,
-    /// A deadline was planned that comes before the thread would wake.
+    /// Notified when a deadline is planned that is earlier than the thread's next wake-up.
     sooner: Condvar,
 }
 
@@ -73,7 +73,7 @@ struct Timer {
 struct State {
     schedule: RenewalSchedule<Waker>,
     is_running: bool,
-    /// When the thread wakes by itself.
+    /// When the thread wakes up without a notification.
     wakes_at: Moment,
 }
 
@@ -82,41 +82,43 @@ impl Timer {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a plan back. The waker is dropped after the lock is released: with it may end a task that has deadlines.
-    fn cancel(&self, appointment: Appointment) {
+    /// Removes an entry. The waker is dropped after the mutex is unlocked: it may own a task that has
+    /// deadlines.
+    fn cancel(&self, appointment: ScheduleKey) {
         let waker = self.state().schedule.cancel(appointment);
         drop(waker);
     }
 
-    /// Plans to wake `waker` at `at`. `None` when there is no thread to do it: then the next poll tries again.
-    fn plan(&'static self, at: Moment, waker: Waker) -> Option<Appointment> {
+    /// Plans to wake `waker` at `at`. Returns `None` if the thread cannot be started; the next poll tries
+    /// again.
+    fn plan(&'static self, at: Moment, waker: Waker) -> Option<ScheduleKey> {
         let mut state = self.state();
         if !state.is_running {
             let thread = thread::Builder::new().name("turnlock-timer".to_owned()).spawn(|| self.run());
             if let Err(error) = thread {
-                tracing::warn!(%error, "the timer thread could not be started");
+                tracing::warn!(%error, "timer thread not started, will retry");
                 return None;
             }
             state.is_running = true;
-            // It looks at the schedule before it first sleeps.
+            // The thread reads the schedule before its first sleep.
             state.wakes_at = clock::now();
         }
-        let appointment = state.schedule.plan(at, waker);
+        let appointment = state.schedule.insert(at, waker);
         if at < state.wakes_at {
             self.sooner.notify_one();
         }
         Some(appointment)
     }
 
-    /// The thread.
+    /// The loop of the timer thread.
     fn run(&self) {
         let mut state = self.state();
         loop {
             let now = clock::now();
             let next = state.schedule.next_due().unwrap_or(Moment::NEVER);
-            let nap = next.since(now).min(LONGEST_SLEEP);
-            state.wakes_at = now + nap;
-            state = self.sooner.wait_timeout(state, nap).unwrap_or_else(PoisonError::into_inner).0;
+            let sleep_for = next.since(now).min(LONGEST_SLEEP);
+            state.wakes_at = now + sleep_for;
+            state = self.sooner.wait_timeout(state, sleep_for).unwrap_or_else(PoisonError::into_inner).0;
             let due = state.schedule.take_due(clock::now());
             if due.is_empty() && state.schedule.is_empty() {
                 state.is_running = false;
@@ -124,7 +126,7 @@ impl Timer {
             }
             drop(state);
             for waker in due {
-                // A foreign executor that panics here must not cost others their deadlines.
+                // A panic in a foreign waker must not stop the other deadlines.
                 let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
             }
             state = self.state();
@@ -150,11 +152,11 @@ mod tests {
     }
 
     #[test]
-    fn a_deadline_comes_without_a_runtime_and_not_too_early() {
+    fn a_deadline_needs_no_runtime_and_is_not_early() {
         let (later, sooner) = (Deadline::new(in_ms(60)), Deadline::new(in_ms(20)));
         let ends = (later.at, sooner.at);
         block_on(async {
-            // The one that was planned last comes first.
+            // The deadline that was planned last is due first.
             let mut later = later;
             assert!((&mut later).now_or_never().is_none());
             sooner.await;
@@ -166,23 +168,23 @@ mod tests {
     }
 
     #[test]
-    fn the_latest_poll_is_woken() {
+    fn the_waker_of_the_latest_poll_is_woken() {
         let mut deadline = Deadline::new(in_ms(50));
         assert!((&mut deadline).now_or_never().is_none(), "polled with a waker that wakes nothing");
         block_on(deadline);
     }
 
     #[test]
-    fn a_dropped_deadline_wakes_nobody() {
+    fn a_dropped_deadline_is_removed_from_the_schedule() {
         let mut deadline = Deadline::new(in_ms(3_600_000));
         assert!((&mut deadline).now_or_never().is_none());
         let appointment = deadline.planned.as_ref().expect("planned").0;
         drop(deadline);
-        assert!(TIMER.state().schedule.cancel(appointment).is_none(), "it is forgotten");
+        assert!(TIMER.state().schedule.cancel(appointment).is_none(), "still in the schedule");
     }
 
     #[test]
-    fn a_waker_that_panics_costs_nobody_else_a_deadline() {
+    fn a_panicking_waker_does_not_stop_other_deadlines() {
         struct Panics;
         impl std::task::Wake for Panics {
             fn wake(self: std::sync::Arc<Self>) {

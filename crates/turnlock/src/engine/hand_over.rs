@@ -1,9 +1,10 @@
-//! Local hand-over: a lock passes from one waiter of this process to the next without a word to the store.
+//! Local hand-over: a lock passes between waiters of this client without a round trip.
 //!
-//! The store knows one hold of one owner meanwhile, from the grant to the release. A hold passes on only for a short time
-//! after the store has granted it, the window; then it is given back for real, so that other processes get their turn. What is
-//! handed over is checked when the waiter runs, not when it is woken. A waiter that goes away hands on what it was handed, and
-//! from one that does not run it is taken back when the window ends.
+//! The store has one hold of one owner from the grant to the release. The hold is handed over only within the
+//! hand-over window, a short time after the grant; then it is released on the store, so that other processes
+//! get their turn. A waiter checks what it was handed when it runs, not when it is woken. A waiter that is
+//! dropped hands the lock over to the next waiter. If a waiter does not run, the lock is taken back when the
+//! window ends.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,72 +12,73 @@ use std::time::Duration;
 use turnlock_core::Moment;
 
 use super::Shared;
-use super::hold::{Hold, Term};
+use super::hold::{Hold, LeaseMode};
 use crate::clock;
 
-/// How long the end of a long window keeps a client that is shut down.
-const LONGEST_NAP: Duration = Duration::from_millis(20);
+/// The longest time for which the end of a window delays a shutdown.
+const SHUTDOWN_CHECK_PERIOD: Duration = Duration::from_millis(20);
 
 impl Shared {
-    /// Hands the hold of one guard to the first who waits for it here, instead of giving it back. Whether that was possible.
-    pub(super) fn hand_over(self: &Arc<Self>, hold: &Arc<Hold>, term: Term) -> bool {
-        let is_handed = matches!(term, Term::Renewed(_))
+    /// Hands the hold of a guard over to the first local waiter. Returns `false` if that is not possible.
+    pub(super) fn hand_over(self: &Arc<Self>, hold: &Arc<Hold>, lease_mode: LeaseMode) -> bool {
+        let allows_hand_over = matches!(lease_mode, LeaseMode::Renewed(_))
             && self.may_hand_over(hold)
-            // Once more in the rooms: after the window has ended there, nobody would take it back.
-            && self.rooms.hand_over(hold, || self.may_hand_over(hold) && hold.end_turn(term));
-        if is_handed && !hold.was_handed_over {
-            self.end_window_in_time(hold);
+            // Checked again under the lock of the wait queues: after the end of the window, no task would
+            // take the hold back.
+            && self.wait_queues.hand_over(hold, || self.may_hand_over(hold) && hold.end_guard(lease_mode));
+        if allows_hand_over && !hold.was_handed_over {
+            self.schedule_window_end(hold);
         }
-        is_handed
+        allows_hand_over
     }
 
-    /// Sees to what has to be done when the window of a hold of the store ends: once for all who will be handed it.
-    fn end_window_in_time(self: &Arc<Self>, hold: &Hold) {
+    /// Starts the task that ends the window of a grant. One task serves all hand-overs of the grant.
+    fn schedule_window_end(self: &Arc<Self>, hold: &Hold) {
         let (shared, name, owner) = (Arc::clone(self), hold.name.clone(), hold.owner.clone());
         let end = self.window_end(hold);
-        self.errands.adopt(async move {
-            // In short naps, so that a client that is shut down has not to wait for it.
+        self.background.spawn(async move {
+            // In short sleeps, so that a shutdown does not wait for the whole window.
             while clock::now() < end && shared.check_open().is_ok() {
-                tokio::time::sleep(end.since(clock::now()).min(LONGEST_NAP)).await;
+                tokio::time::sleep(end.since(clock::now()).min(SHUTDOWN_CHECK_PERIOD)).await;
             }
-            if let Some(handed) = shared.rooms.end_window(&name, &owner) {
-                tracing::debug!(%name, "a waiter that was handed the lock did not run in time");
-                shared.give_back_handed(handed);
+            if let Some(handed) = shared.wait_queues.end_window(&name, &owner) {
+                tracing::debug!(%name, "lock taken back from a waiter that did not run in time");
+                shared.release_handed_over(handed);
             }
         });
     }
 
-    /// Whether this hold may pass on now: not when the store was asked too long ago.
+    /// Returns `true` if the hold is valid, the window is open and the client is not shutting down.
     pub(super) fn may_hand_over(&self, hold: &Hold) -> bool {
         let now = clock::now();
-        hold.name.kind().is_handed_over()
+        hold.name.kind().allows_hand_over()
             && now < self.window_end(hold)
-            && now < hold.believed_until()
+            && now < hold.valid_until()
             && self.check_open().is_ok()
     }
 
-    /// Until when a hold of the store passes from waiter to waiter.
+    /// When the hand-over window of a grant ends.
     pub(super) fn window_end(&self, hold: &Hold) -> Moment {
         hold.granted + self.settings.hand_over_window
     }
 
-    /// What was handed to one who went away: the next one has it, or the store.
-    pub(super) fn hand_on(self: &Arc<Self>, hold: Arc<Hold>) {
-        if !self.rooms.hand_over(&hold, || self.may_hand_over(&hold)) {
-            self.give_back_handed(hold);
+    /// Handles a hold that was handed to a dropped waiter: hands it to the next waiter, or releases it.
+    pub(super) fn hand_over_or_release(self: &Arc<Self>, hold: Arc<Hold>) {
+        if !self.wait_queues.hand_over(&hold, || self.may_hand_over(&hold)) {
+            self.release_handed_over(hold);
         }
     }
 
-    /// Gives back for real what was handed over and came too late.
-    pub(super) fn give_back_handed(self: &Arc<Self>, hold: Arc<Hold>) {
-        self.watchdog.forget(&hold);
-        if self.errands.are_closed() {
-            return self.rooms.vacate(&hold);
+    /// Releases on the store a hold that was handed over and cannot be used.
+    pub(super) fn release_handed_over(self: &Arc<Self>, hold: Arc<Hold>) {
+        self.watchdog.unwatch(&hold);
+        if self.background.is_closed() {
+            return self.wait_queues.remove_hold(&hold);
         }
         let release = Arc::clone(self).finish_release(Arc::clone(&hold), true, Moment::NEVER);
-        self.errands.adopt(async move {
+        self.background.spawn(async move {
             if let Err(error) = release.await {
-                tracing::warn!(name = %hold.name, %error, "what was handed over could not be released");
+                tracing::warn!(name = %hold.name, %error, "release of a handed-over lock failed");
             }
         });
     }
@@ -106,65 +108,63 @@ mod tests {
         (Client::new(engine), shared)
     }
 
-    /// A hold that was handed over, and the waiter that has not taken it yet.
-    async fn handed_over(lock: &Lock) -> (Arc<Hold>, BoxFuture<'_, Result<Guard, Error>>) {
+    /// Returns a hold that was handed over, and the waiter that has not accepted it yet.
+    async fn hand_over(lock: &Lock) -> (Arc<Hold>, BoxFuture<'_, Result<Guard, Error>>) {
         let guard = lock.lock().await.expect("free");
-        let was = Arc::clone(guard.hold());
+        let previous = Arc::clone(guard.hold());
         let mut next = lock.lock().boxed();
         assert!((&mut next).now_or_never().is_none());
         guard.unlock().await.expect("held");
-        (was, next)
+        (previous, next)
     }
 
     #[tokio::test]
-    async fn a_late_step_of_the_hold_that_it_was_does_not_end_it() {
+    async fn a_late_release_of_the_previous_hold_does_not_end_the_next_one() {
         let (client, shared) = client();
         let lock = client.lock("late step");
-        let (was, next) = handed_over(&lock).await;
+        let (previous, next) = hand_over(&lock).await;
         let guard = next.await.expect("handed over");
-        assert_eq!(*guard.owner_id(), was.owner);
-        // As the release of one of several guards does that was not answered, and is tried again when all of them are gone.
-        shared.bring_down(&was, Moment::NEVER).await.expect("there is nothing to do");
-        assert!(
-            lock.is_locked().await.expect("an answer"),
-            "it was given back for one who had handed it over"
-        );
+        assert_eq!(*guard.owner_id(), previous.owner);
+        // As a retried release of one of several guards, which runs when all of them are gone.
+        shared.send_releases(&previous, Moment::NEVER).await.expect("nothing to release");
+        assert!(lock.is_locked().await.expect("a reply"), "released by a hold that was handed over");
         guard.unlock().await.expect("held");
     }
 
     #[tokio::test]
-    async fn what_a_late_step_ends_on_the_way_is_not_taken() {
+    async fn a_hold_that_a_late_release_ended_is_not_accepted() {
         let (client, shared) = client();
         let lock = client.lock("late step");
-        let (was, next) = handed_over(&lock).await;
-        shared.bring_down(&was, Moment::NEVER).await.expect("it stands");
+        let (previous, next) = hand_over(&lock).await;
+        shared.send_releases(&previous, Moment::NEVER).await.expect("held");
         let guard = next.await.expect("a turn");
-        assert!(lock.is_locked().await.expect("an answer"), "it was taken although it is gone");
+        assert!(lock.is_locked().await.expect("a reply"), "a released hold was accepted");
         guard.unlock().await.expect("held");
     }
 
     #[tokio::test]
-    async fn what_the_watchdog_looks_at_on_the_way_is_given_back() {
+    async fn a_hold_that_the_watchdog_checked_before_it_was_accepted_is_released() {
         let (client, shared) = client();
-        let lock = client.lock("looked at");
-        let (was, next) = handed_over(&lock).await;
-        // As when the connection has changed: it may be gone, and nobody has it who could be told.
-        shared.watchdog.look_at_all_now();
+        let lock = client.lock("checked");
+        let (previous, next) = hand_over(&lock).await;
+        // As after a change of the connection: the hold may be gone, and no guard exists that could report
+        // it.
+        shared.watchdog.check_all_now();
         tokio::time::sleep(Duration::from_millis(10)).await;
         let guard = tokio::time::timeout(Duration::from_secs(5), next).await.expect("free").expect("a turn");
-        assert_ne!(*guard.owner_id(), was.owner, "it was taken unseen");
+        assert_ne!(*guard.owner_id(), previous.owner, "accepted without a check");
         guard.unlock().await.expect("held");
     }
 
     #[tokio::test]
-    async fn what_is_being_renewed_goes_by_the_store() {
+    async fn a_hold_with_a_renewal_under_way_is_not_handed_over() {
         let (client, _shared) = client();
         let lock = client.lock("renewed");
         let guard = lock.lock().await.expect("free");
         let owner = guard.owner_id().clone();
         let mut next = Box::pin(lock.lock());
         assert!(next.as_mut().now_or_never().is_none());
-        // Its answer is for this one, and the next would not hear of it.
+        // Its reply concerns this hold, and the next holder would not see it.
         let _renewal = RenewalUnderWay::begin(Arc::clone(guard.hold())).expect("held");
         guard.unlock().await.expect("held");
         assert_ne!(*next.await.expect("a turn").owner_id(), owner);

@@ -1,29 +1,33 @@
-//! The engine of one client: one acquire loop, one watchdog and one place for work that must be finished, for every
-//! kind of lock. It lives on the runtime on which the client was made.
+//! The engine of one client: the acquire loop, the watchdog and the background tasks, for all kinds of locks.
+//!
+//! It runs on the runtime on which the client was created.
 
 mod acquire;
 mod attempt;
-mod attendance;
+mod call_site;
+mod client_record;
 mod deadline;
-mod errand;
-mod farewells;
 mod force;
 mod hand_over;
+mod heartbeat;
 mod hold;
-mod introduction;
 mod on_runtime;
 mod permits;
-mod question;
+mod query;
 mod read_under;
+mod recent_releases;
 mod reenter;
 mod release;
 mod renewal_under_way;
-mod rooms;
+mod retry;
+mod run_to_completion;
 mod shorten;
-mod stay;
 mod tokens;
-mod troubles;
+mod unlock_after;
 mod until_zero;
+mod wait_queues;
+mod wait_warning;
+mod wakeup;
 mod watchdog;
 
 use std::fmt;
@@ -32,24 +36,25 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use turnlock_core::model::Wish;
+use turnlock_core::model::AcquireOptions;
 use turnlock_core::{ClientId, Kind, Lease, LockName, Moment, OwnerId};
 
-pub(crate) use acquire::{Ask, Patience, acquire, behind_own_task};
-use attendance::Attendance;
-pub(crate) use errand::{Errand, Errands};
-use farewells::Farewells;
-pub(crate) use hold::{Hold, Term};
-use introduction::Introduction;
+pub(crate) use acquire::{AcquireRequest, WaitLimit, acquire, try_owner_turn};
+pub(crate) use call_site::CallSite;
+use client_record::ClientRecord;
+use heartbeat::Heartbeats;
+pub(crate) use hold::{Hold, LeaseMode};
 use on_runtime::OnRuntime;
 pub(crate) use permits::{acquire_permits, checked_number};
-pub(crate) use question::{Resend, describe};
+pub(crate) use query::{Resend, describe};
 pub(crate) use read_under::read_under;
-pub(crate) use reenter::{Deepening, reenter};
-use rooms::Rooms;
-pub(crate) use rooms::{Join, Seat};
+use recent_releases::RecentReleases;
+pub(crate) use reenter::{ReenterRequest, reenter};
+pub(crate) use run_to_completion::{BackgroundTasks, RunToCompletion};
 use tokens::Tokens;
 pub(crate) use until_zero::until_zero;
+use wait_queues::WaitQueues;
+pub(crate) use wait_queues::{Join, Waiter};
 use watchdog::Watchdog;
 
 use crate::backend::{Backend, Signals};
@@ -57,53 +62,53 @@ use crate::clock;
 use crate::error::Error;
 use crate::settings::Settings;
 
-/// The engine as its users hold it. When the last of them is gone, it finishes what is under way and ends.
+/// The engine, as its users hold it. When the last user drops it, it completes the pending work and ends.
 pub(crate) struct Engine {
     pub(crate) shared: Arc<Shared>,
 }
 
-/// What the engine's users and its tasks have in common.
+/// The state that the engine's users and its tasks share.
 pub(crate) struct Shared {
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) settings: Settings,
     pub(crate) client: ClientId,
-    pub(crate) rooms: Arc<Rooms>,
+    pub(crate) wait_queues: Arc<WaitQueues>,
     pub(crate) watchdog: Watchdog,
-    attendance: Arc<Attendance>,
-    farewells: Farewells,
+    heartbeats: Arc<Heartbeats>,
+    recent_releases: RecentReleases,
     tokens: Tokens,
-    introduction: Introduction,
-    pub(crate) errands: Errands,
-    /// Questions of groups that were not answered in time, and are not yet.
-    pub(crate) owed: Arc<AtomicUsize>,
+    client_record: ClientRecord,
+    pub(crate) background: BackgroundTasks,
+    /// The number of group requests whose time-out has passed and whose reply has not arrived.
+    pub(crate) overdue_requests: Arc<AtomicUsize>,
     runtime: Handle,
-    /// Itself, for work that outlasts a call.
-    this: Weak<Self>,
+    /// A reference to itself, for work that outlasts a call.
+    weak_self: Weak<Self>,
     next_owner: AtomicU64,
-    /// When another server may have begun to answer, the last time, in microseconds of our clock.
+    /// When another server may last have taken over, in microseconds of the local clock.
     server_changed_at: AtomicU64,
-    /// No new locks.
+    /// Set when no new lock may be acquired.
     closing: AtomicBool,
-    /// No renewals either: what is still held runs out.
+    /// Set when renewals have stopped too. The remaining holds expire.
     stopped: AtomicBool,
 }
 
 impl Engine {
-    /// Starts the engine. Must be called on the runtime that it is to live on.
+    /// Starts the engine on the current runtime.
     pub(crate) fn start(backend: Arc<dyn Backend>, client: ClientId, settings: Settings) -> Arc<Self> {
-        let (errands, runner) = Errands::new();
-        let shared = Arc::new_cyclic(|this| Shared {
-            rooms: Arc::new(Rooms::new(Arc::clone(&backend))),
+        let (background, runner) = BackgroundTasks::new();
+        let shared = Arc::new_cyclic(|weak_self| Shared {
+            wait_queues: Arc::new(WaitQueues::new(Arc::clone(&backend))),
             backend,
             client,
-            watchdog: Watchdog::new(settings.watchdog),
-            attendance: Arc::default(),
-            farewells: Farewells::default(),
-            this: Weak::clone(this),
+            watchdog: Watchdog::new(settings.watchdog_timeout),
+            heartbeats: Arc::default(),
+            recent_releases: RecentReleases::default(),
+            weak_self: Weak::clone(weak_self),
             tokens: Tokens::default(),
-            introduction: Introduction::new(client, settings.label.as_deref()),
-            errands,
-            owed: Arc::default(),
+            client_record: ClientRecord::new(client, settings.label.as_deref()),
+            background,
+            overdue_requests: Arc::default(),
             runtime: Handle::current(),
             next_owner: AtomicU64::new(1),
             server_changed_at: AtomicU64::new(0),
@@ -115,49 +120,52 @@ impl Engine {
         shared.backend.attach(Arc::downgrade(&signals));
         tokio::spawn(runner);
         tokio::spawn(watchdog::run(Arc::downgrade(&shared)));
-        tokio::spawn(attendance::run(Arc::downgrade(&shared), Arc::clone(&shared.attendance)));
+        tokio::spawn(heartbeat::run(Arc::downgrade(&shared), Arc::clone(&shared.heartbeats)));
         Arc::new(Self { shared })
     }
 
-    /// Takes no new locks, and waits until those that are held were given back and all is done, or `limit` is over.
-    /// How many holds and how much work are left then.
+    /// Refuses new acquires, and waits until all holds are released and all work is done, or `limit` has
+    /// passed.
+    ///
+    /// Returns the number of holds and the number of pending tasks that are left.
     pub(crate) async fn shutdown(&self, limit: Duration) -> (usize, usize) {
         let shared = &self.shared;
         shared.closing.store(true, Ordering::Release);
-        shared.rooms.ring_everybody();
+        shared.wait_queues.wake_all();
         let end = clock::now() + limit;
         loop {
-            let (held, wanted) = shared.rooms.census();
-            let left = (held, wanted + shared.errands.pending());
-            let rest = end.since(clock::now());
-            // Without its runtime, nothing will change any more.
-            if left == (0, 0) || rest.is_zero() || shared.errands.are_closed() {
+            let (held, waiting) = shared.wait_queues.counts();
+            let remaining = (held, waiting + shared.background.pending());
+            let time_left = end.since(clock::now());
+            // Without the engine's runtime, nothing makes progress.
+            if remaining == (0, 0) || time_left.is_zero() || shared.background.is_closed() {
                 shared.stopped.store(true, Ordering::Release);
-                return left;
+                return remaining;
             }
-            // Most ends are an errand's; the short sleep is for those that are not.
+            // Not every hold ends with a background task, so progress is also checked periodically.
             let _ =
-                tokio::time::timeout(rest.min(Duration::from_millis(20)), shared.errands.progress()).await;
+                tokio::time::timeout(time_left.min(Duration::from_millis(20)), shared.background.progress())
+                    .await;
         }
     }
 }
 
 impl Shared {
-    /// A new owner on the wire, for one outermost hold.
+    /// Creates a wire owner for one outermost hold.
     pub(crate) fn new_owner(&self) -> OwnerId {
         self.client.owner(self.next_owner.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Whether new locks can be had: not when the client is closing, or when its runtime is gone.
+    /// Fails if the client is shutting down or its runtime is gone.
     pub(crate) fn check_open(&self) -> Result<(), Error> {
-        let is_closed = self.closing.load(Ordering::Acquire) || self.errands.are_closed();
+        let is_closed = self.closing.load(Ordering::Acquire) || self.background.is_closed();
         if is_closed { Err(Error::ShuttingDown) } else { Ok(()) }
     }
 
-    /// What an acquire says beside its claim.
-    fn wish(&self, name: &LockName, lease: Lease, waits: bool) -> Wish {
+    /// The options of an acquire request, beside its claim.
+    fn options(&self, name: &LockName, lease: Lease, waits: bool) -> AcquireOptions {
         let highest_token = if name.kind() == Kind::Fenced { self.tokens.highest(name) } else { 0 };
-        Wish { lease, waits, highest_token }
+        AcquireOptions { lease, waits, highest_token }
     }
 
     fn server_changed_at(&self) -> Moment {
@@ -168,7 +176,7 @@ impl Shared {
         self.stopped.load(Ordering::Acquire)
     }
 
-    /// Runs a future of this crate with the engine's runtime for its timers, whatever polls it.
+    /// Runs `future` with the timers of the engine's runtime, on any executor.
     pub(crate) fn on_runtime<F: Future>(&self, future: F) -> OnRuntime<'_, F> {
         OnRuntime::new(&self.runtime, future)
     }
@@ -176,19 +184,19 @@ impl Shared {
 
 impl Signals for Shared {
     fn freed(&self, name: &LockName) {
-        self.rooms.ring(name);
+        self.wait_queues.wake(name);
     }
 
     fn connection_changed(&self) {
-        self.watchdog.look_at_all_now();
-        self.rooms.ring_all_fronts();
+        self.watchdog.check_all_now();
+        self.wait_queues.wake_all_fronts();
     }
 
     fn server_changed(&self) {
         self.server_changed_at.fetch_max(clock::now().as_micros(), Ordering::AcqRel);
-        self.introduction.is_due_again();
-        if let Some(shared) = self.this.upgrade() {
-            shared.repeat_farewells();
+        self.client_record.set_due_now();
+        if let Some(shared) = self.weak_self.upgrade() {
+            shared.replay_recent_releases();
         }
         self.connection_changed();
     }

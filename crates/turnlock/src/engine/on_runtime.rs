@@ -5,10 +5,10 @@ use pin_project_lite::pin_project;
 use tokio::runtime::Handle;
 
 pin_project! {
-    /// A future whose timers live on a given runtime.
+    /// A future that uses the timers of a given runtime.
     ///
-    /// Who awaits a lock may do so on another runtime, or on none. Without this, its timers would be that runtime's, and a
-    /// request handed over to the engine could lose its clock with the caller.
+    /// A lock may be awaited on another runtime, or on none. Without this, the timers would belong to that
+    /// runtime, and a request that the engine completes could lose its timer with the caller.
     pub(crate) struct OnRuntime<'a, F> {
         runtime: &'a Handle,
         #[pin]

@@ -4,98 +4,102 @@ use turnlock_core::Kind;
 use turnlock_core::model::Acquired;
 
 use super::Engine;
-use super::acquire::Patience;
-use super::errand::Errand;
-use super::hold::{Hold, Standing, Term};
-use super::troubles::Troubles;
-use crate::backend::{Answer, Care};
+use super::acquire::WaitLimit;
+use super::hold::{Hold, HoldStatus, LeaseMode};
+use super::retry::RetryState;
+use super::run_to_completion::RunToCompletion;
+use crate::backend::{StepOptions, StepReply};
 use crate::clock;
 use crate::error::{Error, LostReason};
 use crate::guard::Guard;
 
-/// How a hold is to be deepened.
+/// The parameters of a reentry.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Deepening {
-    pub(crate) term: Term,
-    /// For a store that does not answer.
-    pub(crate) patience: Patience,
-    /// How many replicas must have acknowledged it; not fewer than the hold itself wants.
+pub(crate) struct ReenterRequest {
+    pub(crate) lease_mode: LeaseMode,
+    /// How long to retry while the store does not reply.
+    pub(crate) wait_limit: WaitLimit,
+    /// The number of replicas that must acknowledge it, at least that of the hold.
     pub(crate) replicas: u32,
 }
 
-/// Deepens a hold by one. Does not queue behind those who wait for the lock.
+/// Acquires a held lock once more. Does not queue behind the waiters.
 ///
-/// Cancel-safe: a request that is under way is finished by the engine, and the new guard dropped.
+/// # Cancel safety
+///
+/// The engine completes a request that is under way, and drops the new guard.
 pub(crate) async fn reenter(
     engine: &Arc<Engine>,
     hold: &Arc<Hold>,
-    deepening: Deepening,
+    request: ReenterRequest,
 ) -> Result<Guard, Error> {
     let shared = &engine.shared;
     shared.check_open()?;
-    shared.settings.patience(deepening.term.lease())?;
+    shared.settings.response_limit(request.lease_mode.lease())?;
     if hold.name.kind() == Kind::Plain {
         let reason =
-            format!("plain lock {:?} has no hold count: it cannot be taken twice", hold.name.as_str());
+            format!("reentry of plain lock {:?}: a plain lock has no hold count", hold.name.as_str());
         return Err(Error::Unsupported(reason));
     }
-    Errand::new(&shared.errands, deepen(Arc::clone(engine), Arc::clone(hold), deepening)).await
+    RunToCompletion::new(&shared.background, send_reenter(Arc::clone(engine), Arc::clone(hold), request))
+        .await
 }
 
-async fn deepen(engine: Arc<Engine>, hold: Arc<Hold>, deepening: Deepening) -> Result<Guard, Error> {
+async fn send_reenter(engine: Arc<Engine>, hold: Arc<Hold>, request: ReenterRequest) -> Result<Guard, Error> {
     let shared = &engine.shared;
-    let Deepening { term, patience, replicas } = deepening;
-    let limit = shared.settings.patience(term.lease())?;
+    let ReenterRequest { lease_mode, wait_limit, replicas } = request;
+    let limit = shared.settings.response_limit(lease_mode.lease())?;
     let name = || hold.name.to_string();
-    let mut troubles = Troubles::new(shared.settings.retry_for, patience, limit);
+    let mut retry = RetryState::new(shared.settings.retry_for, wait_limit, limit);
     loop {
-        // Given up between two tries, so that a release does not have to wait for a store that is away.
-        let turn = hold.lane.lock().await;
+        // Released between two tries, so that a release does not wait for a store that does not reply.
+        let step = hold.step_lock.lock().await;
         if let Some(reason) = hold.lost() {
-            shared.lose(&hold, reason);
+            shared.mark_lost(&hold, reason);
             return Err(Error::Lost { name: name(), reason });
         }
         let target = hold.state().guards + 1;
         if target == 1 {
             return Err(Error::NotHeld { name: name(), owner: hold.owner.to_string() });
         }
-        let wish = shared.wish(&hold.name, term.lease(), false);
+        let options = shared.options(&hold.name, lease_mode.lease(), false);
         let replicas = replicas.max(hold.replicas_wanted());
-        let care = Care::of_engine(limit, replicas);
-        let asked = clock::now();
-        let failure = match shared.backend.acquire(hold.claim(target), wish, care).await {
-            Ok(Answer { value: Acquired::Busy { .. } | Acquired::Gone, .. }) => {
-                let reason = shared.reason_of_absence(&hold);
-                shared.lose(&hold, reason);
+        let step_options = StepOptions::of_engine(limit, replicas);
+        let sent_at = clock::now();
+        let failure = match shared.backend.acquire(hold.claim(target), options, step_options).await {
+            Ok(StepReply { value: Acquired::Busy { .. } | Acquired::Gone, .. }) => {
+                let reason = shared.loss_reason(&hold);
+                shared.mark_lost(&hold, reason);
                 return Err(Error::Lost { name: name(), reason });
             }
-            Ok(Answer { value, sent, replicas: reached, .. }) => {
+            Ok(StepReply { value, sent, replicas: reached, .. }) => {
                 let token = match value {
                     Acquired::GrantedWith { token } => Some(token),
                     _ => None,
                 };
-                token.inspect(|token| shared.tokens.saw(&hold.name, *token));
-                hold.confirmed_for(term.lease(), sent.at);
-                hold.was_acknowledged_by(replicas, reached);
-                return admit(&engine, &hold, target, term, token);
+                token.inspect(|token| shared.tokens.observe(&hold.name, *token));
+                hold.confirm_for(lease_mode.lease(), sent.at);
+                hold.note_replicas(replicas, reached);
+                return finish_reenter(&engine, &hold, target, lease_mode, token);
             }
             Err(failure) => failure,
         };
         if failure.in_doubt.is_some() {
-            hold.may_last_for(term.lease());
+            hold.extend_may_last(lease_mode.lease());
             let mut state = hold.state();
-            state.doubt = failure.adds_doubt_to(state.doubt, term.lease().as_duration());
-            // The count on the store is the old one or the new one: the next release says it again.
-            state.confirmed = target;
+            state.doubt = failure.merge_doubt(state.doubt, lease_mode.lease().as_duration());
+            // The store has the old count or the new one. The next release sends its target count either way.
+            state.confirmed_count = target;
         }
-        drop(turn);
+        drop(step);
         let stands = failure.stands;
-        match troubles.after(failure, asked, || format!("reentry of lock {:?}", hold.name.as_str())) {
+        match retry.pause_after(failure, sent_at, || format!("the reentry of lock {:?}", hold.name.as_str()))
+        {
             Ok(pause) => tokio::time::sleep(pause).await,
             Err(error) => {
-                // Where the store is there to be asked, who is told of the failure finds the old count.
-                if !stands || shared.bring_down(&hold, clock::now() + limit).await.is_err() {
-                    shared.bring_down_later(&hold);
+                // If the store replies, the caller sees the error only after the old count is restored.
+                if !stands || shared.send_releases(&hold, clock::now() + limit).await.is_err() {
+                    shared.send_releases_in_background(&hold);
                 }
                 return Err(error);
             }
@@ -103,28 +107,28 @@ async fn deepen(engine: Arc<Engine>, hold: Arc<Hold>, deepening: Deepening) -> R
     }
 }
 
-/// The store has counted one more: makes the guard for it, unless the others have gone meanwhile.
-fn admit(
+/// Creates the guard of a confirmed reentry, unless the hold has ended meanwhile.
+fn finish_reenter(
     engine: &Arc<Engine>,
     hold: &Arc<Hold>,
     target: u32,
-    term: Term,
+    lease_mode: LeaseMode,
     token: Option<u64>,
 ) -> Result<Guard, Error> {
     let lost = hold.lost();
     let mut state = hold.state();
-    state.confirmed = target;
+    state.confirmed_count = target;
     let name = || hold.name.to_string();
-    match state.standing {
-        Standing::Held if lost.is_none() => {
-            state.add_guard(term);
+    match state.status {
+        HoldStatus::Held if lost.is_none() => {
+            state.add_guard(lease_mode);
             drop(state);
             engine.shared.watchdog.watch(hold);
-            Ok(Guard::new(Arc::clone(engine), Arc::clone(hold), term, token))
+            Ok(Guard::new(Arc::clone(engine), Arc::clone(hold), lease_mode, token))
         }
-        Standing::Held => Err(Error::Lost { name: name(), reason: lost.unwrap_or(LostReason::Expired) }),
-        Standing::Lost(reason) => Err(Error::Lost { name: name(), reason }),
-        // Their release waits for this step to end, and then ends the hold whatever its count is.
-        Standing::Ended => Err(Error::NotHeld { name: name(), owner: hold.owner.to_string() }),
+        HoldStatus::Held => Err(Error::Lost { name: name(), reason: lost.unwrap_or(LostReason::Expired) }),
+        HoldStatus::Lost(reason) => Err(Error::Lost { name: name(), reason }),
+        // The release of the last guard waits for this step, and then ends the hold whatever its count is.
+        HoldStatus::Ended => Err(Error::NotHeld { name: name(), owner: hold.owner.to_string() }),
     }
 }

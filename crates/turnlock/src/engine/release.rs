@@ -4,248 +4,265 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use turnlock_core::lease::coarse_limit;
 use turnlock_core::model::{Claim, Released};
+use turnlock_core::not_held::{self, NotHeld};
 use turnlock_core::request::REPEATED_FOR;
-use turnlock_core::verdict::{self, NotHeld};
 use turnlock_core::{Backoff, Doubt, Kind, Moment};
 
 use super::Shared;
-use super::errand::Errand;
-use super::hold::{Hold, Standing, Term};
-use crate::backend::{Answer, Failure};
+use super::hold::{Hold, HoldStatus, LeaseMode};
+use super::run_to_completion::RunToCompletion;
+use crate::backend::{Failure, StepReply};
 use crate::clock;
 use crate::error::{Error, LostReason};
 
-/// Until when the store will know that it has done a release of permits without owners, whose repetition would otherwise
-/// count again.
+/// Until when the store remembers an unanswered release of permits without owners. A later copy would count
+/// again.
 fn remembered_until(hold: &Hold) -> Moment {
-    let end_sent = hold.state().end_sent.filter(|_| !hold.name.kind().is_leased());
-    end_sent.map_or(Moment::NEVER, |sent| sent + REPEATED_FOR)
+    let unanswered_release = hold.state().unanswered_release.filter(|_| !hold.name.kind().is_leased());
+    unanswered_release.map_or(Moment::NEVER, |sent| sent + REPEATED_FOR)
 }
 
 impl Shared {
-    /// Gives back what one guard holds, and waits for it, but not for longer than failures are borne: then the engine
-    /// goes on alone.
-    pub(crate) async fn give_back(self: &Arc<Self>, hold: Arc<Hold>, term: Term) -> Result<(), Error> {
-        if self.hand_over(&hold, term) {
+    /// Releases what one guard holds, and waits for the confirmation.
+    ///
+    /// When failures have lasted for `retry_for`, returns an error, and the engine goes on in the background.
+    pub(crate) async fn release(
+        self: &Arc<Self>,
+        hold: Arc<Hold>,
+        lease_mode: LeaseMode,
+    ) -> Result<(), Error> {
+        if self.hand_over(&hold, lease_mode) {
             return Ok(());
         }
-        let give_up = clock::now() + self.settings.retry_for;
-        let work = self.begin_release(Arc::clone(&hold), term, give_up);
-        if self.errands.are_closed() {
-            // The runtime of the client is gone, and with it the connections.
+        let deadline = clock::now() + self.settings.retry_for;
+        let work = self.begin_release(Arc::clone(&hold), lease_mode, deadline);
+        if self.background.is_closed() {
+            // The runtime of the client is gone, and its connections with it.
             if hold.state().guards == 0 {
-                self.rooms.vacate(&hold);
+                self.wait_queues.remove_hold(&hold);
             }
             return Err(Error::InDoubt { name: hold.name.to_string(), source: None });
         }
-        Errand::new(&self.errands, work).await
+        RunToCompletion::new(&self.background, work).await
     }
 
-    /// Gives back what a dropped guard held, in the background.
-    pub(crate) fn give_back_later(self: &Arc<Self>, hold: Arc<Hold>, term: Term) {
-        if self.hand_over(&hold, term) {
+    /// Releases what a dropped guard held, in the background.
+    pub(crate) fn release_in_background(self: &Arc<Self>, hold: Arc<Hold>, lease_mode: LeaseMode) {
+        if self.hand_over(&hold, lease_mode) {
             return;
         }
         let name = hold.name.clone();
-        let work = self.begin_release(hold, term, Moment::NEVER);
-        self.errands.adopt(async move {
+        let work = self.begin_release(hold, lease_mode, Moment::NEVER);
+        self.background.spawn(async move {
             if let Err(error) = work.await {
-                tracing::warn!(%name, %error, "a dropped guard could not be released");
+                tracing::warn!(%name, %error, "release of a dropped guard failed");
             }
         });
     }
 
-    /// Ends what one guard stands for, here and now, and makes the work that ends it on the store. Renewal stops before
-    /// the release is sent.
+    /// Ends one guard locally, and returns the future that releases it on the store.
+    ///
+    /// Renewal stops before the release is sent.
     fn begin_release(
         self: &Arc<Self>,
         hold: Arc<Hold>,
-        term: Term,
-        give_up: Moment,
+        lease_mode: LeaseMode,
+        deadline: Moment,
     ) -> impl Future<Output = Result<(), Error>> + Send + use<> {
-        // `lost()` may have told the end of the lease before the watchdog has seen it.
+        // The lease may have ended before the watchdog noticed it.
         if let Some(reason) = hold.lost() {
-            self.lose(&hold, reason);
+            self.mark_lost(&hold, reason);
         }
-        let is_last = hold.state().remove_guard(term);
+        let is_last = hold.state().remove_guard(lease_mode);
         if is_last {
-            self.watchdog.forget(&hold);
+            self.watchdog.unwatch(&hold);
         }
-        Arc::clone(self).finish_release(hold, is_last, give_up)
+        Arc::clone(self).finish_release(hold, is_last, deadline)
     }
 
-    /// Ends on the store what guards stood for that are gone; all of it, if the last one is.
+    /// Releases on the store what ended guards held: the whole hold, if `is_last`.
     pub(super) async fn finish_release(
         self: Arc<Self>,
         hold: Arc<Hold>,
         is_last: bool,
-        give_up: Moment,
+        deadline: Moment,
     ) -> Result<(), Error> {
-        let outcome = self.bring_down(&hold, give_up).await;
+        let outcome = self.send_releases(&hold, deadline).await;
         let end = hold.may_last_until().min(remembered_until(&hold));
         if matches!(outcome, Err(Error::InDoubt { .. })) && clock::now() < end {
-            self.bring_down_later(&hold);
+            self.send_releases_in_background(&hold);
         }
         if is_last {
-            self.rooms.vacate(&hold);
+            self.wait_queues.remove_hold(&hold);
         } else if outcome.is_ok() && Self::is_too_long(&hold) {
-            self.shorten_later(&hold);
+            self.shorten_in_background(&hold);
         }
         outcome
     }
 
-    /// Lowers the count on the store to the number of guards, in the background. Who wanted to know has been told already.
-    pub(super) fn bring_down_later(self: &Arc<Self>, hold: &Arc<Hold>) {
+    /// Lowers the count on the store to the number of guards, in the background.
+    ///
+    /// The caller has its result already.
+    pub(super) fn send_releases_in_background(self: &Arc<Self>, hold: &Arc<Hold>) {
         let (shared, hold) = (Arc::clone(self), Arc::clone(hold));
-        self.errands.adopt(async move {
-            let outcome = shared.bring_down(&hold, Moment::NEVER).await;
+        self.background.spawn(async move {
+            let outcome = shared.send_releases(&hold, Moment::NEVER).await;
             if let Err(error @ Error::InDoubt { .. }) = outcome
                 && !hold.name.kind().is_leased()
             {
-                tracing::warn!(name = %hold.name, permits = hold.permits, %error, "permits may be out for good");
+                let (name, permits) = (&hold.name, hold.permits);
+                tracing::warn!(%name, permits, %error, "release failed, permits may be lost");
             }
         });
     }
 
-    /// Lowers the count on the store to the number of guards. While the store does not answer, goes on until the hold
-    /// cannot stand there any more, or `give_up` has come.
-    pub(super) async fn bring_down(self: &Arc<Self>, hold: &Arc<Hold>, give_up: Moment) -> Result<(), Error> {
+    /// Lowers the count on the store to the number of guards.
+    ///
+    /// While the store does not reply, retries until the hold must have expired there, or until `deadline`.
+    pub(super) async fn send_releases(
+        self: &Arc<Self>,
+        hold: &Arc<Hold>,
+        deadline: Moment,
+    ) -> Result<(), Error> {
         let name = || hold.name.to_string();
         let mut backoff = Backoff::default();
         loop {
-            // Given up between two tries: the next one asks for what is right by then.
-            let turn = hold.lane.lock().await;
-            let (target, confirmed, found_gone, standing) = {
+            // Unlocked between two tries. Each try reads the current target.
+            let step = hold.step_lock.lock().await;
+            let (target, confirmed_count, found_gone, status) = {
                 let state = hold.state();
-                (state.guards, state.confirmed, state.found_gone, state.standing)
+                (state.guards, state.confirmed_count, state.found_gone, state.status)
             };
-            if let Standing::Lost(reason) = standing {
+            if let HoldStatus::Lost(reason) = status {
                 if target == 0 {
-                    self.sweep_lost(hold, reason);
+                    self.undo_lost_hold(hold, reason);
                 }
                 return Err(Error::Lost { name: name(), reason });
             }
-            let outcome = if confirmed > target {
-                self.lower(hold, target).await
+            let outcome = if confirmed_count > target {
+                self.send_release(hold, target).await
             } else if found_gone {
-                Ok(Err(Error::Lost { name: name(), reason: self.reason_of_absence(hold) }))
+                Ok(Err(Error::Lost { name: name(), reason: self.loss_reason(hold) }))
             } else {
                 Ok(Ok(()))
             };
             let failure = match outcome {
                 Ok(outcome) => {
                     if target == 0 {
-                        self.sweep_after(hold);
+                        self.undo_doubt_of(hold);
                     } else if let Err(Error::Lost { reason, .. }) = outcome {
-                        self.lose(hold, reason);
+                        self.mark_lost(hold, reason);
                     }
                     return outcome;
                 }
                 Err(failure) => failure,
             };
-            drop(turn);
+            drop(step);
             let in_doubt = failure.in_doubt.is_some();
-            tracing::warn!(name = %hold.name, %failure, in_doubt, "release was not answered");
-            let rest = hold.may_last_until().min(give_up).min(remembered_until(hold)).since(clock::now());
-            if failure.is_worth_a_retry() && !rest.is_zero() {
+            tracing::warn!(name = %hold.name, %failure, in_doubt, "release failed");
+            let rest = hold.may_last_until().min(deadline).min(remembered_until(hold)).since(clock::now());
+            if failure.is_retryable() && !rest.is_zero() {
                 tokio::time::sleep(backoff.pause(fastrand::f64()).min(rest)).await;
                 if clock::now() < remembered_until(hold) {
                     continue;
                 }
             }
             if target == 0 {
-                self.sweep_after(hold);
+                self.undo_doubt_of(hold);
             }
-            if failure.is_worth_a_retry() {
+            if failure.is_retryable() {
                 return Err(Error::InDoubt { name: name(), source: failure.into_cause() });
             }
             return Err(failure.into_error(|| format!("the release of lock {:?}", hold.name.as_str())));
         }
     }
 
-    /// Sends the release once.
-    async fn lower(&self, hold: &Hold, target: u32) -> Result<Result<(), Error>, Failure> {
+    /// Sends one release request.
+    async fn send_release(&self, hold: &Hold, target: u32) -> Result<Result<(), Error>, Failure> {
         let name = || hold.name.to_string();
-        let lets_others_go_first =
-            target == 0 && hold.name.kind().is_handed_over() && self.rooms.is_giving_back(&hold.name);
+        let yields =
+            target == 0 && hold.name.kind().allows_hand_over() && self.wait_queues.begin_yielding(&hold.name);
         let claim = Claim { unsure: hold.is_remembered(), ..hold.claim(target) };
-        let answer = self.backend.release(claim, self.release_limit(hold)).await;
-        if let Ok(Answer { told: Some(told), .. }) = answer
-            && lets_others_go_first
+        let reply = self.backend.release(claim, self.release_limit(hold)).await;
+        if let Ok(StepReply { notified: Some(listeners), .. }) = reply
+            && yields
         {
-            self.rooms.has_given_back(&hold.name, told);
+            self.wait_queues.set_listeners(&hold.name, listeners);
         }
-        self.forget_after(hold, target, &answer);
-        match answer {
+        self.forget_settled_release(hold, target, &reply);
+        match reply {
             Err(failure) => {
                 if let Some(sent) = failure.in_doubt.filter(|_| target == 0) {
-                    hold.state().end_sent.get_or_insert(sent.at);
+                    hold.state().unanswered_release.get_or_insert(sent.at);
                 }
                 Err(failure)
             }
-            Ok(Answer { value: Released::Freed | Released::Lowered, sent, .. }) => {
+            Ok(StepReply { value: Released::Freed | Released::StillHeld, sent, .. }) => {
                 tracing::debug!(name = %hold.name, owner = %hold.owner, count = target, "released");
                 if target == 0 {
-                    self.farewells.note(hold);
+                    self.recent_releases.push(hold);
                 }
                 let mut state = hold.state();
-                state.confirmed = target;
-                state.doubt = sent.leaves_of(state.doubt);
+                state.confirmed_count = target;
+                state.doubt = sent.unsettled(state.doubt);
                 Ok(Ok(()))
             }
-            Ok(Answer { value: Released::NotHeld, .. }) => {
+            Ok(StepReply { value: Released::NotHeld, .. }) => {
                 let mut state = hold.state();
-                // Only a release to zero leaves no hold behind, so only after one can this be its success.
+                // Only a release to zero removes the hold, so only then can "not held" mean its success.
                 let verdict =
-                    verdict::not_held(state.end_sent.is_some(), clock::now(), hold.believed_until());
-                state.confirmed = 0;
+                    not_held::classify(state.unanswered_release.is_some(), clock::now(), hold.valid_until());
+                state.confirmed_count = 0;
                 state.found_gone = verdict == NotHeld::Lost;
                 drop(state);
                 Ok(match verdict {
                     NotHeld::Released => Ok(()),
                     NotHeld::InDoubt => Err(Error::InDoubt { name: name(), source: None }),
                     NotHeld::Lost => {
-                        tracing::warn!(name = %hold.name, owner = %hold.owner, "lost: found gone at release");
-                        Err(Error::Lost { name: name(), reason: self.reason_of_absence(hold) })
+                        tracing::warn!(name = %hold.name, owner = %hold.owner, "lost, noticed at release");
+                        Err(Error::Lost { name: name(), reason: self.loss_reason(hold) })
                     }
                 })
             }
         }
     }
 
-    /// Lets the store forget a hold of permits without owners when it was given back, and no request of it is in doubt.
-    fn forget_after(&self, hold: &Hold, target: u32, answer: &Result<Answer<Released>, Failure>) {
-        if hold.name.kind() != Kind::Semaphore || answer.is_err() || target > 0 {
+    /// Removes the request id of released permits without owners from the store, if no request is in doubt.
+    fn forget_settled_release(&self, hold: &Hold, target: u32, reply: &Result<StepReply<Released>, Failure>) {
+        if hold.name.kind() != Kind::Semaphore || reply.is_err() || target > 0 {
             return;
         }
         let is_settled = {
             let state = hold.state();
-            state.doubt.is_none() && state.end_sent.is_none()
+            state.doubt.is_none() && state.unanswered_release.is_none()
         };
         if is_settled {
-            self.forget(&hold.name, &hold.owner);
+            self.forget_request(&hold.name, &hold.owner);
         }
     }
 
-    /// How long to wait for the answer to a release: as for any step, less when the lease is nearly over.
+    /// The response time-out of a release: less than usual when the lease is nearly over.
     pub(super) fn release_limit(&self, hold: &Hold) -> Duration {
         let rest = hold.may_last_until().since(clock::now());
-        coarse_limit(rest.max(Duration::from_millis(100)), self.settings.usual_patience())
+        coarse_limit(rest.max(Duration::from_millis(100)), self.settings.usual_limit())
     }
 
-    /// After the end of a hold: if a request of it is still unaccounted for, sees to it that it finds nobody.
-    pub(super) fn sweep_after(self: &Arc<Self>, hold: &Hold) {
+    /// Undoes the requests in doubt of a hold that has ended.
+    pub(super) fn undo_doubt_of(self: &Arc<Self>, hold: &Hold) {
         let doubt = hold.state().doubt.take();
-        // The store may have forgotten how permits without owners were taken: an undo would call off what is held.
-        let is_known = |doubt: &Doubt| hold.name.kind().is_leased() || !doubt.is_moot(clock::now());
+        // The store may have forgotten the acquire of permits without owners. An undo would then void a
+        // granted request.
+        let is_known = |doubt: &Doubt| hold.name.kind().is_leased() || !doubt.has_expired_by(clock::now());
         if let Some(doubt) = doubt.filter(is_known) {
-            self.sweep(hold.claim(0), self.release_limit(hold), doubt);
+            self.undo_request(hold.claim(0), self.release_limit(hold), doubt);
         }
     }
 
-    /// After the end of a hold that was lost: where the store itself said so, nothing is left there but what is in doubt.
-    /// Where only the lease ran out here, the hold may still stand there.
-    pub(super) fn sweep_lost(self: &Arc<Self>, hold: &Hold, reason: LostReason) {
+    /// Undoes what a lost hold may have left on the store.
+    ///
+    /// If the store reported the loss, only requests in doubt are left. If the lease ended by the local
+    /// clock, the store may still have the hold.
+    pub(super) fn undo_lost_hold(self: &Arc<Self>, hold: &Hold, reason: LostReason) {
         if reason.is_local_end() {
             let end = hold.may_last_until();
             let mut state = hold.state();
@@ -253,21 +270,23 @@ impl Shared {
                 state.doubt.map_or_else(|| Doubt::of_standing_hold(end), |doubt| doubt.lasting_until(end));
             state.doubt = Some(doubt);
         }
-        self.sweep_after(hold);
+        self.undo_doubt_of(hold);
     }
 
-    /// Ends, again and again, what a lost request of the claim's owner may have begun or may still begin, until it cannot.
-    pub(super) fn sweep(self: &Arc<Self>, claim: Claim<'_>, limit: Duration, doubt: Doubt) {
+    /// Undoes a request in doubt, in the background, until it can have no effect.
+    pub(super) fn undo_request(self: &Arc<Self>, claim: Claim<'_>, limit: Duration, doubt: Doubt) {
         tracing::warn!(
             name = %claim.name, owner = %claim.owner,
-            "in doubt: a request got no answer, its effect is being undone"
+            "request in doubt, undoing it"
         );
         drop(self.undo(claim, limit, doubt));
     }
 
-    /// Takes away what a waiter that was refused has left on the store, for a while if the store does not answer. Ready
-    /// when that is done; it is done in any case.
-    pub(super) fn withdraw(
+    /// Removes a refused waiter from the queue on the store, or the mark of a waiting writer.
+    ///
+    /// Retries for a while if the store does not reply. The removal completes even if the returned future is
+    /// dropped.
+    pub(super) fn leave_queue(
         self: &Arc<Self>,
         claim: Claim<'_>,
         limit: Duration,
@@ -276,7 +295,9 @@ impl Shared {
         async move { drop(done.await) }
     }
 
-    /// Undoes, in any case, what is in doubt. Ready when that is done.
+    /// Undoes what is in doubt, in the background, until that is confirmed or the doubt is moot.
+    ///
+    /// The receiver resolves when that is done. Dropping it does not stop the undo.
     pub(super) fn undo(
         self: &Arc<Self>,
         claim: Claim<'_>,
@@ -284,20 +305,20 @@ impl Shared {
         doubt: Doubt,
     ) -> oneshot::Receiver<()> {
         let shared = Arc::clone(self);
-        let (tell_done, done) = oneshot::channel();
+        let (done_sender, done) = oneshot::channel();
         let (name, owner, permits) = (claim.name.clone(), claim.owner.clone(), claim.permits);
-        self.errands.adopt(async move {
+        self.background.spawn(async move {
             let mut backoff = Backoff::default();
             loop {
-                let asked = clock::now();
+                let sent = clock::now();
                 let claim = Claim { permits, unsure: true, ..Claim::new(&name, &owner, 0) };
-                let answer = shared.backend.release(claim, limit).await;
-                let settled = answer.is_ok_and(|answer| answer.sent.leaves_of(Some(doubt)).is_none());
-                if settled || doubt.is_moot(asked) {
+                let reply = shared.backend.release(claim, limit).await;
+                let settled = reply.is_ok_and(|reply| reply.sent.unsettled(Some(doubt)).is_none());
+                if settled || doubt.has_expired_by(sent) {
                     if !settled && !name.kind().is_leased() {
-                        tracing::warn!(%name, %owner, permits, "not undone in time: permits may be out for good");
+                        tracing::warn!(%name, %owner, permits, "undo failed, permits may be lost");
                     }
-                    return drop(tell_done);
+                    return drop(done_sender);
                 }
                 tokio::time::sleep(backoff.pause(fastrand::f64())).await;
             }
@@ -305,33 +326,34 @@ impl Shared {
         done
     }
 
-    /// Forgets what one guard stands for, and leaves it as it is on the store.
-    pub(crate) fn let_go(self: &Arc<Self>, hold: &Arc<Hold>, term: Term) {
-        if hold.state().remove_guard(term) {
-            self.watchdog.forget(hold);
-            self.rooms.vacate(hold);
-            // The permits are nobody's now, and must not come back because we end.
+    /// Ends one guard locally, and leaves the hold on the store as it is.
+    pub(crate) fn detach(self: &Arc<Self>, hold: &Arc<Hold>, lease_mode: LeaseMode) {
+        if hold.state().remove_guard(lease_mode) {
+            self.watchdog.unwatch(hold);
+            self.wait_queues.remove_hold(hold);
+            // The permits have no holder from now on, and must not return to the semaphore when this client
+            // ends.
             if hold.name.kind() == Kind::Semaphore && hold.state().doubt.is_none() {
-                self.forget(&hold.name, &hold.owner);
+                self.forget_request(&hold.name, &hold.owner);
             }
         }
     }
 
-    /// Why the store does not have a hold that it had.
-    pub(super) fn reason_of_absence(&self, hold: &Hold) -> LostReason {
-        if hold.seen_at() < self.server_changed_at() {
+    /// Why the store does not have a hold that it had granted.
+    pub(super) fn loss_reason(&self, hold: &Hold) -> LostReason {
+        if hold.last_confirmed() < self.server_changed_at() {
             LostReason::GoneAfterReconnect
         } else {
             LostReason::Taken
         }
     }
 
-    /// Declares a hold lost, and lets the next one ask.
-    pub(super) fn lose(&self, hold: &Arc<Hold>, reason: LostReason) {
-        if hold.lose(reason) {
+    /// Marks a hold as lost, and wakes the next waiter.
+    pub(super) fn mark_lost(&self, hold: &Arc<Hold>, reason: LostReason) {
+        if hold.mark_lost(reason) {
             tracing::warn!(name = %hold.name, owner = %hold.owner, %reason, "lost");
-            self.watchdog.forget(hold);
-            self.rooms.vacate(hold);
+            self.watchdog.unwatch(hold);
+            self.wait_queues.remove_hold(hold);
         }
     }
 }

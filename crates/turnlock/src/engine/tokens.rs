@@ -5,46 +5,47 @@ use turnlock_core::LockName;
 
 use crate::clock;
 
-/// The highest fencing token that this client has seen of each lock.
+/// The highest fencing token of each lock that this client has seen.
 ///
-/// It is sent along with the next request, so that a token does not fall when the store has lost the last one. Tokens
-/// are not below the store's clock in microseconds, so one that the clock has left far behind need not be remembered.
+/// It is sent with the next acquire, so that tokens keep rising if the store has lost the last one. The store
+/// issues no token below its clock in microseconds, so a token far behind the clock need not be remembered.
 #[derive(Debug, Default)]
-pub(super) struct Tokens(Mutex<Seen>);
+pub(super) struct Tokens(Mutex<HighestTokens>);
 
 #[derive(Debug)]
-struct Seen {
+struct HighestTokens {
     highest: HashMap<LockName, u64>,
-    /// How many it may be before those are let go that the clock has left behind.
-    many: usize,
+    /// The size at which tokens far behind the clock are removed.
+    prune_at: usize,
 }
 
-impl Default for Seen {
+impl Default for HighestTokens {
     fn default() -> Self {
-        Self { highest: HashMap::new(), many: MANY }
+        Self { highest: HashMap::new(), prune_at: MIN_PRUNE_AT }
     }
 }
 
-/// How many to remember at the least.
-const MANY: usize = 1024;
+/// The smallest size at which tokens are removed.
+const MIN_PRUNE_AT: usize = 1024;
 
-/// How far the clock of a store may step back without a token falling, for a lock whose last token was let go: an hour.
-const FAR_BEHIND: u64 = 3_600_000_000;
+/// How old a token must be to be removed: an hour, by which the store's clock may step back without a falling
+/// token.
+const PRUNE_AGE: u64 = 3_600_000_000;
 
 impl Tokens {
     pub(super) fn highest(&self, name: &LockName) -> u64 {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).highest.get(name).copied().unwrap_or_default()
     }
 
-    pub(super) fn saw(&self, name: &LockName, token: u64) {
-        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if seen.highest.len() >= seen.many {
-            let recent = clock::wall_micros().saturating_sub(FAR_BEHIND);
-            seen.highest.retain(|_, token| *token >= recent);
-            // Not looked through again before it has doubled.
-            seen.many = (seen.highest.len() * 2).max(MANY);
+    pub(super) fn observe(&self, name: &LockName, token: u64) {
+        let mut tokens = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if tokens.highest.len() >= tokens.prune_at {
+            let recent = clock::wall_micros().saturating_sub(PRUNE_AGE);
+            tokens.highest.retain(|_, token| *token >= recent);
+            // Not searched again before the size has doubled.
+            tokens.prune_at = (tokens.highest.len() * 2).max(MIN_PRUNE_AT);
         }
-        let known = seen.highest.entry(name.clone()).or_default();
+        let known = tokens.highest.entry(name.clone()).or_default();
         *known = token.max(*known);
     }
 }

@@ -6,29 +6,29 @@ use crate::backend::redis::{ClusterMessages, Shape, Target};
 const CANARY: &str = "quokka";
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// What connecting by this URL would go by.
+/// Returns the target to which this URL connects.
 fn target(url: &str) -> Result<Target, Error> {
     let StoreUrl { store, settings } = StoreUrl::parse(url)?;
     match store {
-        Store::Redis { servers, by_tls } => settings.target(servers, by_tls, LIMIT),
-        Store::File { path } => panic!("{url} is the file {}", path.display()),
+        Store::Redis { servers, use_tls } => settings.target(servers, use_tls, LIMIT),
+        Store::File { path } => panic!("{url} is the file store {}", path.display()),
         Store::Memory { .. } => {
-            settings.check_for_embedded("a store in memory").map(|()| panic!("{url} is a store in memory"))
+            settings.check_for_embedded("a memory store").map(|()| panic!("{url} is a memory store"))
         }
     }
 }
 
-/// The shape, and who gets in: `user:password/database`.
-fn shown(target: &Target) -> String {
+/// Formats a target: its shape, and `user:password/database`.
+fn describe(target: &Target) -> String {
     let access = &target.access;
     let user = access.username.as_deref().unwrap_or("-");
     let password = access.password.as_ref().map_or("-", Secret::reveal);
-    let tls = if access.tls.is_some() { " by TLS" } else { "" };
+    let tls = if access.tls.is_some() { " with TLS" } else { "" };
     format!("{} as {user}:{password}/{}{tls}", target.shape, access.database)
 }
 
 #[test]
-fn urls_say_where_and_how() {
+fn urls_are_parsed() {
     for (url, expected) in [
         ("redis://localhost", "localhost:6379 as -:-/0"),
         (" redis://localhost/\n", "localhost:6379 as -:-/0"),
@@ -58,7 +58,7 @@ fn urls_say_where_and_how() {
         ("redis://h?messages_=", "unknown"),
     ] {
         match target(url) {
-            Ok(target) => assert_eq!(shown(&target), expected, "{url}"),
+            Ok(target) => assert_eq!(describe(&target), expected, "{url}"),
             Err(error) => assert!(error.to_string().contains(expected), "{url}: {error}"),
         }
     }
@@ -66,34 +66,34 @@ fn urls_say_where_and_how() {
 
 #[cfg(feature = "tls")]
 #[test]
-fn urls_with_an_s_are_for_tls() {
+fn rediss_urls_use_tls() {
     for (url, expected) in [
-        ("rediss://h", "h:6379 as -:-/0 by TLS"),
-        ("valkeys://h?server_name=other", "h:6379 as -:-/0 by TLS"),
-        ("rediss+sentinel://h/m", "the master \"m\" of the sentinels h:26379 as -:-/0 by TLS"),
-        ("rediss+cluster://h?server_name=10.0.0.1", "the cluster of h:6379 as -:-/0 by TLS"),
+        ("rediss://h", "h:6379 as -:-/0 with TLS"),
+        ("valkeys://h?server_name=other", "h:6379 as -:-/0 with TLS"),
+        ("rediss+sentinel://h/m", "the master \"m\" of the sentinels h:26379 as -:-/0 with TLS"),
+        ("rediss+cluster://h?server_name=10.0.0.1", "the cluster of h:6379 as -:-/0 with TLS"),
     ] {
-        // Without a CA of the system, which this test does not need.
+        // Does not read the CAs of the system, which the test machine may not have.
         let url = format!("{url}{}verify=no", if url.contains('?') { '&' } else { '?' });
-        assert_eq!(shown(&target(&url).expect(&url)), expected, "{url}");
+        assert_eq!(describe(&target(&url).expect(&url)), expected, "{url}");
     }
 }
 
 #[test]
-fn sentinels_have_credentials_of_their_own() {
+fn sentinels_have_their_own_credentials() {
     let url = "redis+sentinel://me:pass@h/m/2?sentinel_user=watcher&sentinel_password_env=PATH&client_name=a";
-    let Shape::Sentinel { access, .. } = target(url).expect(url).shape else { panic!("no sentinel") };
+    let Shape::Sentinel { access, .. } = target(url).expect(url).shape else { panic!("not a sentinel") };
     assert_eq!(access.username.as_deref(), Some("watcher"));
     assert_eq!(access.password.as_ref().map(Secret::reveal), std::env::var("PATH").ok().as_deref());
     assert_eq!((access.database, access.client_name.as_deref()), (0, Some("a")));
 
-    let Shape::Sentinel { access, .. } = target("redis+sentinel://me:pass@h/m").expect("fine").shape else {
-        panic!("no sentinel")
+    let Shape::Sentinel { access, .. } = target("redis+sentinel://me:pass@h/m").expect("a URL").shape else {
+        panic!("not a sentinel")
     };
     assert_eq!(
         (access.username, access.password),
         (None, None),
-        "they are not told the password of the servers"
+        "the password of the servers is not sent to sentinels"
     );
 }
 
@@ -107,7 +107,7 @@ fn parameters_are_read() {
     assert_eq!(settings.messages, Some(ClusterMessages::Plain));
     let settings = StoreUrl::parse("memory://?response_timeout=5s").expect("a URL").settings;
     assert_eq!(settings.response_timeout, Some(Duration::from_secs(5)));
-    assert!(settings.check_for_embedded("a store in memory").is_ok());
+    assert!(settings.check_for_embedded("a memory store").is_ok());
 }
 
 #[test]
@@ -128,10 +128,10 @@ fn a_file_has_one_parameter() {
     {
         let error = match StoreUrl::parse(url).map(|url| (url.store, url.settings)) {
             Err(error) => error,
-            Ok((Store::Redis { servers, by_tls }, settings)) => {
-                settings.target(servers, by_tls, LIMIT).expect_err(url)
+            Ok((Store::Redis { servers, use_tls }, settings)) => {
+                settings.target(servers, use_tls, LIMIT).expect_err(url)
             }
-            Ok((_, settings)) => settings.check_for_embedded("a store in memory").expect_err(url),
+            Ok((_, settings)) => settings.check_for_embedded("a memory store").expect_err(url),
         };
         let Error::BadConfiguration { setting, .. } = &error else { panic!("{url}: {error}") };
         assert_eq!(*setting, "any_file_system", "{url}: {error}");
@@ -139,8 +139,8 @@ fn a_file_has_one_parameter() {
     }
 }
 
-/// URLs that cannot be, and the setting that says so.
-const WRONG: &[(&str, &str)] = &[
+/// Invalid URLs, and the setting that the error names.
+const INVALID: &[(&str, &str)] = &[
     ("", "url"),
     ("orders", "url"),
     ("quokka@h", "url"),
@@ -169,7 +169,7 @@ const WRONG: &[(&str, &str)] = &[
     ("redis+cluster://a,,b", "url"),
     ("redis+cluster://a,b:quokka", "url"),
     ("redis+sentinel://a,/m", "url"),
-    // Characters of a password that should have been encoded.
+    // Characters of a password that are not encoded.
     ("redis://:quo/kka@h", "url"),
     ("redis://:quo?kka@h", "url"),
     ("redis://:quo?kka=1@h", "url"),
@@ -241,11 +241,11 @@ const WRONG: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn what_is_wrong_is_named() {
-    for (url, named) in WRONG {
+fn errors_name_the_setting_and_show_no_secret() {
+    for (url, expected) in INVALID {
         let error = target(url).expect_err(url);
         assert!(
-            matches!(&error, Error::BadConfiguration { setting, .. } if setting == named),
+            matches!(&error, Error::BadConfiguration { setting, .. } if setting == expected),
             "{url}: {error}"
         );
         let text = format!("{error} {error:?}");
@@ -255,33 +255,33 @@ fn what_is_wrong_is_named() {
 
 #[cfg(feature = "tls")]
 #[test]
-fn bad_files_of_tls_are_named() {
-    let here = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
-    for (url, named, word) in [
+fn errors_name_bad_tls_files() {
+    let not_pem = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+    for (url, expected, text) in [
         ("rediss://h?ca_file=/nowhere".to_owned(), "ca_file", "/nowhere"),
-        (format!("rediss://h?ca_file={here}"), "ca_file", here),
-        (format!("rediss://h?verify=no&cert_file={here}&key_file=/nowhere"), "cert_file", here),
+        (format!("rediss://h?ca_file={not_pem}"), "ca_file", not_pem),
+        (format!("rediss://h?verify=no&cert_file={not_pem}&key_file=/nowhere"), "cert_file", not_pem),
         ("rediss://h?verify=no&server_name=a%20b".to_owned(), "server_name", "name"),
     ] {
         let error = target(&url).expect_err(&url);
         assert!(
-            matches!(&error, Error::BadConfiguration { setting, .. } if *setting == named),
+            matches!(&error, Error::BadConfiguration { setting, .. } if *setting == expected),
             "{url}: {error}"
         );
-        assert!(error.to_string().contains(word), "{url}: {error}");
+        assert!(error.to_string().contains(text), "{url}: {error}");
     }
 }
 
 #[test]
-fn an_unknown_parameter_is_named_with_those_that_are_known() {
-    let text = StoreUrl::parse("redis://h?nonsense=1").expect_err("no such thing").to_string();
+fn an_unknown_parameter_error_lists_the_known_ones() {
+    let text = StoreUrl::parse("redis://h?nonsense=1").expect_err("an unknown parameter").to_string();
     assert!(text.contains("`nonsense`") && text.contains("connect_timeout"), "{text}");
-    let text = StoreUrl::parse("redis://h?password=1").expect_err("not so").to_string();
+    let text = StoreUrl::parse("redis://h?password=1").expect_err("an unknown parameter").to_string();
     assert!(text.contains("password_file"), "{text}");
 }
 
 #[test]
-fn nothing_shows_the_password() {
+fn debug_and_display_do_not_show_the_password() {
     let url = format!("redis://me:{CANARY}@h?db=1");
     let parsed = StoreUrl::parse(&url).expect("a URL");
     let target = target(&url).expect("a URL");
@@ -289,7 +289,7 @@ fn nothing_shows_the_password() {
 }
 
 #[test]
-fn a_store_in_memory_may_have_a_name() {
+fn a_memory_store_can_have_a_name() {
     for (url, expected) in [("memory://", None), ("memory:", None), ("memory://Orders", Some("Orders"))] {
         let store = StoreUrl::parse(url).expect(url).store;
         assert_eq!(store, Store::Memory { name: expected.map(str::to_owned) }, "{url}");

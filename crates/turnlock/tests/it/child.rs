@@ -1,4 +1,4 @@
-//! Programs that end: this test program, run again as a child, takes a lock and leaves in one of several ways.
+//! Processes that end while they hold a lock. The child process is this test program, started again.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -7,58 +7,59 @@ use turnlock::{Client, blocking};
 use turnlock_testkit::{eventually, in_time, within};
 
 use crate::fail_over;
+use crate::fixture::{Fixture, Kind, KindClient, NO_POLL, PROMPT, ms};
 use crate::interop::take_turns;
-use crate::rig::{Kind, KindClient, NO_POLL, PROMPT, Rig, ms};
 use crate::{Case, cases, paused, secrets};
 
 pub(crate) const CASES: &[Case] = cases![
     a_program_that_unlocks_or_shuts_down_leaves_nothing,
     a_program_that_just_drops_its_guard_ends_cleanly,
-    a_program_that_is_killed_frees_its_lock_with_the_lease,
+    the_lock_of_a_killed_program_expires_with_its_lease,
 ];
 
-/// The lease of a child that ends without giving back.
+/// The lease of a child that ends without a release.
 const LEASE: Duration = ms(3_000);
 
-pub(crate) const VARIABLE: &str = "TURNLOCK_TEST_CHILD";
+/// The environment variable that makes this program a child: `<mode> <url>`.
+pub(crate) const ENV_VAR: &str = "TURNLOCK_TEST_CHILD";
 
 pub(crate) fn is_child() -> bool {
-    std::env::var_os(VARIABLE).is_some()
+    std::env::var_os(ENV_VAR).is_some()
 }
 
-/// What a child does: `<way> <url>`. A way may have details, after commas.
+/// Runs the child's mode from [`ENV_VAR`]. A mode may have arguments, separated by commas.
 pub(crate) fn main() {
-    let order = std::env::var(VARIABLE).expect("an order");
-    let (way, url) = order.split_once(' ').expect("a way and a URL");
-    match way.split(',').collect::<Vec<_>>()[..] {
-        ["secrets"] => return secrets::tell_everything(),
+    let setting = std::env::var(ENV_VAR).expect("a mode");
+    let (mode, url) = setting.split_once(' ').expect("a mode and a URL");
+    match mode.split(',').collect::<Vec<_>>()[..] {
+        ["secrets"] => return secrets::run_child(),
         ["queue", name] => return wait_in_queue(name, url),
         ["count", name, counter, turns] => {
             return count(name, counter, turns.parse().expect("a number"), url);
         }
-        ["obey", kind, name] => return obey(kind, name, url),
-        ["pausable", kind, name] => return paused::obey(kind, name, url),
+        ["hold", kind, name] => return hold_until_line(kind, name, url),
+        ["pausable", kind, name] => return paused::run_child(kind, name, url),
         ["turns", name, counter, replicas] => {
-            return fail_over::work(name, counter, replicas.parse().expect("a number"), url);
+            return fail_over::run_worker(name, counter, replicas.parse().expect("a number"), url);
         }
         ["herd", gate, name, counter, turns] => {
             return herd([gate, name, counter], turns.parse().expect("a number"), url);
         }
         _ => {}
     }
-    if way == "blocking" {
+    if mode == "blocking" {
         let client = blocking::Client::connect(url).expect("a server");
         let _guard = client.lock("child").lock().expect("free");
         return;
     }
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    if way == "queue" || way == "permits" {
-        return runtime.block_on(hold_on(way, url));
+    if mode == "queue" || mode == "permits" {
+        return runtime.block_on(hold_until_killed(mode, url));
     }
     let guard = runtime.block_on(async {
-        let client = Client::builder().watchdog(LEASE).connect(url).await.expect("a server");
+        let client = Client::builder().watchdog_timeout(LEASE).connect(url).await.expect("a server");
         let guard = client.lock("child").lock().await.expect("free");
-        match way {
+        match mode {
             "unlock" => {
                 guard.unlock().await.expect("held");
                 None
@@ -74,31 +75,31 @@ pub(crate) fn main() {
             }
             "drop" => None,
             "outlive" => Some(guard),
-            other => panic!("unknown way {other}"),
+            other => panic!("unknown mode {other}"),
         }
     });
     drop(runtime);
-    // The runtime is gone, and with it everybody who could release.
+    // The runtime is gone: nothing can release the lock any more.
     drop(guard);
 }
 
-/// Waits for a fair lock, or has permits, until it is killed.
-async fn hold_on(way: &str, url: &str) {
-    let client = Client::builder().watchdog(LEASE).connect(url).await.expect("a server");
-    if way == "queue" {
+/// Waits for a fair lock, or holds permits, until the process is killed.
+async fn hold_until_killed(mode: &str, url: &str) {
+    let client = Client::builder().watchdog_timeout(LEASE).connect(url).await.expect("a server");
+    if mode == "queue" {
         drop(client.fair_lock("child").lock().await);
-        panic!("nobody was to let it in");
+        panic!("the lock was granted");
     }
     let _permits = client.permit_semaphore("child").acquire(2).await.expect("free");
     std::future::pending::<()>().await;
 }
 
-/// Adds one to the number in a file, under a lock, so many times.
+/// Increments the number in a file under a lock, `turns` times.
 fn count(name: &str, counter: &str, turns: usize, url: &str) {
     let client = blocking::Client::connect(url).expect("a store");
     let lock = client.lock(name);
     for _ in 0..turns {
-        let guard = lock.lock().expect("a turn");
+        let guard = lock.lock().expect("acquired");
         let number: usize = std::fs::read_to_string(counter).expect("a file").parse().expect("a number");
         std::thread::yield_now();
         std::fs::write(counter, (number + 1).to_string()).expect("written");
@@ -106,114 +107,115 @@ fn count(name: &str, counter: &str, turns: usize, url: &str) {
     }
 }
 
-/// Has a lock, or waits for it, and obeys: says `waits`, then `holds`, and gives the lock back when a line comes.
-fn obey(kind: &str, name: &str, url: &str) {
+/// Prints `waits`, acquires, prints `holds`, and releases when a line is read from standard input.
+fn hold_until_line(kind: &str, name: &str, url: &str) {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime.block_on(async {
-        let client = Client::builder().poll(NO_POLL).connect(url).await.expect("a store");
+        let client = Client::builder().poll_interval(NO_POLL).connect(url).await.expect("a store");
         println!("waits");
         if let Some(permits) = kind.strip_prefix("permits") {
             let semaphore = client.permit_semaphore(name);
-            let permits = semaphore.acquire(permits.parse().expect("a number")).await.expect("a turn");
+            let permits = semaphore.acquire(permits.parse().expect("a number")).await.expect("acquired");
             println!("holds");
-            until_a_line().await;
+            read_line().await;
             return permits.release().await.expect("held");
         }
         if let Some(permits) = kind.strip_prefix("semaphore") {
             let semaphore = client.semaphore(name);
-            let permits = semaphore.acquire(permits.parse().expect("a number")).await.expect("a turn");
+            let permits = semaphore.acquire(permits.parse().expect("a number")).await.expect("acquired");
             println!("holds");
-            until_a_line().await;
+            read_line().await;
             return permits.release().await.expect("held");
         }
         let kind =
             Kind::ALL.into_iter().chain([Kind::Read]).find(|known| known.name() == kind).expect("a kind");
-        let guard = KindClient::new(client, kind).lock(name).lock().await.expect("a turn");
+        let guard = KindClient::new(client, kind).lock(name).lock().await.expect("acquired");
         println!("holds");
-        until_a_line().await;
+        read_line().await;
         guard.unlock().await.expect("held");
     });
 }
 
-async fn until_a_line() {
+async fn read_line() {
     let mut line = String::new();
     tokio::io::AsyncBufReadExt::read_line(&mut tokio::io::BufReader::new(tokio::io::stdin()), &mut line)
         .await
-        .expect("a line, or the end");
+        .expect("a line or the end of input");
 }
 
-/// Stands in the queue of a fair lock, until somebody ends this program.
+/// Waits in the queue of a fair lock until the process is killed.
 fn wait_in_queue(name: &str, url: &str) {
     let client = blocking::Client::connect(url).expect("a server");
     drop(client.fair_lock(name).lock());
 }
 
-/// Takes turns with others, as [`take_turns`] does it.
-fn herd(what: [&str; 3], turns: usize, url: &str) {
+/// Runs [`take_turns`] in this process.
+fn herd(names: [&str; 3], turns: usize, url: &str) {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime.block_on(async {
         let client = Client::connect(url).await.expect("a server");
-        take_turns(&client, url, what, turns).await;
+        take_turns(&client, url, names, turns).await;
     });
 }
 
-/// This program as a child that leaves in this way.
-pub(crate) fn child(rig: &Rig, way: &str) -> tokio::process::Child {
-    spawn(way, &rig.server().url())
+/// Starts a child in this mode, on the server of the fixture.
+pub(crate) fn child(fixture: &Fixture, mode: &str) -> tokio::process::Child {
+    spawn(mode, &fixture.server().url())
 }
 
-/// Starts a program that uses the server at `url` in the given way.
-pub(crate) fn spawn(way: &str, url: &str) -> tokio::process::Child {
-    command(way, url).spawn().expect("a child")
+/// Starts a child in this mode, on the server at `url`.
+pub(crate) fn spawn(mode: &str, url: &str) -> tokio::process::Child {
+    command(mode, url).spawn().expect("a child")
 }
 
-pub(crate) fn command(way: &str, url: &str) -> tokio::process::Command {
+/// Returns the command of a child, to start it with other settings.
+pub(crate) fn command(mode: &str, url: &str) -> tokio::process::Command {
     let mut command = tokio::process::Command::new(std::env::current_exe().expect("this program"));
-    command.env(VARIABLE, format!("{way} {url}"));
+    command.env(ENV_VAR, format!("{mode} {url}"));
     command.stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
     command
 }
 
-async fn run(rig: &Rig, way: &str) {
-    let mut child = child(rig, way);
-    let status = within(ms(20_000), "the child ends", child.wait()).await.expect("a status");
-    assert!(status.success(), "{way}: {status}");
+async fn run(fixture: &Fixture, mode: &str) {
+    let mut child = child(fixture, mode);
+    let status = within(ms(20_000), "the child exits", child.wait()).await.expect("a status");
+    assert!(status.success(), "{mode}: {status}");
 }
 
-async fn a_program_that_unlocks_or_shuts_down_leaves_nothing(rig: Rig) {
-    let lock = rig.client().await.lock("child");
-    for way in ["unlock", "shutdown"] {
-        run(&rig, way).await;
-        assert!(!lock.is_locked().await.expect("an answer"), "{way}");
+async fn a_program_that_unlocks_or_shuts_down_leaves_nothing(fixture: Fixture) {
+    let lock = fixture.client().await.lock("child");
+    for mode in ["unlock", "shutdown"] {
+        run(&fixture, mode).await;
+        assert!(!lock.is_locked().await.expect("a reply"), "{mode}");
     }
 }
 
-async fn a_program_that_just_drops_its_guard_ends_cleanly(rig: Rig) {
-    let lock = rig.client().await.lock("child");
-    for way in ["drop", "outlive", "blocking"] {
+async fn a_program_that_just_drops_its_guard_ends_cleanly(fixture: Fixture) {
+    let lock = fixture.client().await.lock("child");
+    for mode in ["drop", "outlive", "blocking"] {
         let start = Instant::now();
-        run(&rig, way).await;
-        in_time(way, start, ms(15_000));
-        // Perhaps it was released on the way out; with the lease it is free in any case.
-        if way == "blocking" {
-            lock.force_unlock().await.expect("an answer");
+        run(&fixture, mode).await;
+        in_time(mode, start, ms(15_000));
+        // It may have been released at the exit. If not, the lease ends.
+        if mode == "blocking" {
+            lock.force_unlock().await.expect("a reply");
         }
         let is_free = async || matches!(lock.is_locked().await, Ok(false));
         eventually("the lease ends", LEASE + PROMPT, is_free).await;
     }
 }
 
-async fn a_program_that_is_killed_frees_its_lock_with_the_lease(rig: Rig) {
-    let lock = rig.client().await.lock("child");
-    let mut child = child(&rig, "hang");
+async fn the_lock_of_a_killed_program_expires_with_its_lease(fixture: Fixture) {
+    let lock = fixture.client().await.lock("child");
+    let mut child = child(&fixture, "hang");
     let mut line = [0; 7];
     let mut out = child.stdout.take().expect("piped");
-    within(ms(20_000), "it holds", tokio::io::AsyncReadExt::read_exact(&mut out, &mut line))
+    within(ms(20_000), "the child holds the lock", tokio::io::AsyncReadExt::read_exact(&mut out, &mut line))
         .await
         .expect("a line");
     assert_eq!(&line, b"holding");
-    assert!(lock.try_lock().await.expect("an answer").is_none());
+    assert!(lock.try_lock().await.expect("a reply").is_busy());
     child.kill().await.expect("killed");
-    let guard = within(LEASE + PROMPT, "the lease ends", lock.lock()).await.expect("a turn");
+    let guard = within(LEASE + PROMPT, "the lease ends", lock.lock()).await.expect("acquired");
     guard.unlock().await.expect("held");
 }

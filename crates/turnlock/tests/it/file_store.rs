@@ -1,4 +1,4 @@
-//! A store in a file of its own, for one case.
+//! A file store that one case uses.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -24,26 +24,29 @@ impl FileStore {
         format!("file:{}", self.path().display())
     }
 
-    /// The file as one who knows nothing of locks opens it.
-    pub(crate) fn plain(&self) -> Connection {
+    /// Opens the database directly.
+    pub(crate) fn raw_connection(&self) -> Connection {
         let connection = Connection::open(self.path()).expect("a database");
         connection.busy_timeout(Duration::from_secs(10)).expect("a setting");
         connection
     }
 
-    /// Forgets every lock, without telling anybody.
+    /// Deletes every lock, without a message.
     pub(crate) fn lose_data(&self) {
-        self.plain().execute("DELETE FROM items", []).expect("deleted");
+        self.raw_connection().execute("DELETE FROM items", []).expect("deleted");
     }
 
-    /// Forgets one lock, without telling anybody.
-    pub(crate) fn lose(&self, key: &str) {
-        assert_eq!(self.plain().execute("DELETE FROM items WHERE key = ?1", [key]).expect("deleted"), 1);
+    /// Deletes one lock, without a message.
+    pub(crate) fn delete(&self, key: &str) {
+        assert_eq!(
+            self.raw_connection().execute("DELETE FROM items WHERE key = ?1", [key]).expect("deleted"),
+            1
+        );
     }
 
-    /// From here on, nobody hears of anything that he did not hear of before.
-    pub(crate) fn lose_signals(&self) {
+    /// Blocks new subscriptions, so that later waiters receive no message.
+    pub(crate) fn lose_messages(&self) {
         let trigger = "CREATE TRIGGER mute BEFORE INSERT ON listeners BEGIN SELECT RAISE(IGNORE); END";
-        self.plain().execute_batch(trigger).expect("a trigger");
+        self.raw_connection().execute_batch(trigger).expect("a trigger");
     }
 }

@@ -1,110 +1,113 @@
-//! A holder that is cut off hears of its end before the server can hand the lock on.
+//! A disconnected holder learns of the loss before the server can grant the lock to another owner.
 
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use redis::AsyncCommands;
 use turnlock::{Client, Guard, LostReason};
-use turnlock_testkit::{Pauses, void, within};
+use turnlock_testkit::{StallMonitor, record_repeat, within};
 
+use crate::fixture::{Fixture, NO_POLL, PROMPT, ms};
 use crate::network_faults::proxied;
-use crate::rig::{NO_POLL, PROMPT, Rig, ms};
 
-pub(crate) async fn a_half_open_connection_is_told_before_the_server_lets_go(rig: Rig) {
+pub(crate) async fn a_half_open_hold_is_lost_before_the_server_expires_it(fixture: Fixture) {
     const ROUNDS: usize = 3;
-    join_all((0..ROUNDS).map(|round| hears_first(&rig, round))).await;
+    join_all((0..ROUNDS).map(|round| is_lost_before_expiry(&fixture, round))).await;
 }
 
-/// A round in which holders are cut off, and hear of their end before the server can hand the lock on. It is repeated if it
-/// shows nothing, a few times.
-async fn hears_first(rig: &Rig, round: usize) {
+/// A round in which holders are disconnected, and learn of the loss before the server can grant the lock to another owner. A void
+/// round is repeated, a few times.
+async fn is_lost_before_expiry(fixture: &Fixture, round: usize) {
     const MOST_VOID: usize = 5;
     for attempt in 0..=MOST_VOID {
-        match cut_off(rig, &format!("half-open-{round}-{attempt}")).await {
-            Heard::InTime => return,
-            Heard::MachineStoodStill => void(format!("half-open {} round {round}", rig.kind.name())),
+        match disconnect(fixture, &format!("half-open-{round}-{attempt}")).await {
+            Reported::InTime => return,
+            Reported::MachineStalled => {
+                record_repeat(format!("half-open {} round {round}", fixture.kind.name()));
+            }
         }
     }
-    panic!("round {round} shows nothing: the machine stood still each time");
+    panic!("round {round} is void: the machine stalled each time");
 }
 
-enum Heard {
+enum Reported {
     InTime,
-    /// Too late, by no more than the machine stood still.
-    MachineStoodStill,
+    /// Late, by no more than the machine stalled.
+    MachineStalled,
 }
 
-async fn cut_off(rig: &Rig, name: &str) -> Heard {
+async fn disconnect(fixture: &Fixture, name: &str) -> Reported {
     const RENEWED: Duration = Duration::from_secs(9);
     const FIXED: Duration = Duration::from_secs(6);
-    let (proxy, client) = proxied(rig, Client::builder().watchdog(RENEWED).poll(NO_POLL)).await;
+    let (proxy, client) =
+        proxied(fixture, Client::builder().watchdog_timeout(RENEWED).poll_interval(NO_POLL)).await;
     let (renewed, fixed) = (format!("{name}-renewed"), format!("{name}-fixed"));
     let renewed = client.lock(&renewed).lock().await.expect("free");
-    let fixed = client.lock(&fixed).lease(FIXED).lock().await.expect("free");
+    let fixed = client.lock(&fixed).with_lease(FIXED).lock().await.expect("free");
     proxy.black_hole();
-    let heard = tokio::join!(hears(rig, &renewed, RENEWED), hears(rig, &fixed, FIXED));
-    let (Heard::InTime, Heard::InTime) = heard else { return Heard::MachineStoodStill };
-    // The server hands the locks on, and nobody is surprised.
-    let other = rig.client().await;
+    let reported = tokio::join!(until_lost(fixture, &renewed, RENEWED), until_lost(fixture, &fixed, FIXED));
+    let (Reported::InTime, Reported::InTime) = reported else { return Reported::MachineStalled };
+    // The server grants the locks to another client. The guards are already invalid.
+    let other = fixture.client().await;
     for guard in [&fixed, &renewed] {
         let next = within(PROMPT, "the lease ends", other.lock(guard.name()).lock()).await;
         assert!(!guard.is_valid());
         next.expect("a turn").unlock().await.expect("held");
     }
-    Heard::InTime
+    Reported::InTime
 }
 
-/// Waits until the holder is told, and compares that with the moment at which the server lets go.
-async fn hears(rig: &Rig, guard: &Guard, lease: Duration) -> Heard {
+/// Waits until the hold is reported lost, and compares that with the expiry on the server.
+async fn until_lost(fixture: &Fixture, guard: &Guard, lease: Duration) -> Reported {
     let end = guard.valid_until();
-    let pauses = Pauses::watch();
-    let told = async {
-        let reason = within(lease + PROMPT, "the holder is told", guard.lost()).await;
+    let pauses = StallMonitor::watch();
+    let lost = async {
+        let reason = within(lease + PROMPT, "the hold is lost", guard.lost()).await;
         (reason, Instant::now())
     };
-    let ((reason, told), kept) = tokio::join!(told, kept_until(rig, guard.name(), end));
-    let is_cause_told = match reason {
+    let ((reason, lost), expiry) = tokio::join!(lost, expiry(fixture, guard.name(), end));
+    let is_right_reason = match reason {
         LostReason::Expired => guard.name().ends_with("-fixed"),
-        // Since before the last renewal that the store confirmed, or the grant: that long a lease lasts here.
-        LostReason::NotRenewed { unconfirmed_for } => {
+        // Since before the last confirmed renewal, or the grant: for as long as a lease lasts here.
+        LostReason::NotRenewed { unconfirmed_for, .. } => {
             guard.name().ends_with("-renewed") && unconfirmed_for >= lease * 49 / 50
         }
         _ => false,
     };
-    assert!(is_cause_told, "{}: {reason}", guard.name());
+    assert!(is_right_reason, "{}: {reason}", guard.name());
     assert!(!guard.is_valid());
-    assert!(told >= end, "told {:?} before its end", end - told);
-    // The server counts in milliseconds, and so does the answer to how many are left.
+    assert!(lost >= end, "lost {:?} before its end", end - lost);
+    // The server counts in milliseconds, and so does PTTL.
     let margin = lease / 100 + ms(2);
     assert!(
-        kept + ms(3) >= end + margin,
+        expiry + ms(3) >= end + margin,
         "the margin of {margin:?} is {:?}",
-        kept.saturating_duration_since(end)
+        expiry.saturating_duration_since(end)
     );
-    if told < kept {
-        return Heard::InTime;
+    if lost < expiry {
+        return Reported::InTime;
     }
-    let stood_still = pauses.between(end, told).await;
+    let stall = pauses.between(end, lost).await;
     assert!(
-        told < kept + stood_still,
-        "the server let go of {} at the latest {:?} before its holder was told; the machine stood still for {stood_still:?}",
+        lost < expiry + stall,
+        "{} may expire {:?} before it is lost locally; the machine stalled for {stall:?}",
         guard.name(),
-        told - kept
+        lost - expiry
     );
-    Heard::MachineStoodStill
+    Reported::MachineStalled
 }
 
-/// Until when the server keeps a key, at the least: the most that any answer before `end` says. An answer that comes late says
-/// less, never more.
-async fn kept_until(rig: &Rig, key: &str, end: Instant) -> Instant {
-    let mut plain = rig.plain().await;
-    let mut kept = Instant::now();
+/// The earliest possible expiry of a key on the server: the latest that any PTTL before `end` implies. A late reply implies an
+/// earlier one, never a later one.
+async fn expiry(fixture: &Fixture, key: &str, end: Instant) -> Instant {
+    let mut plain = fixture.raw_connection().await;
+    let mut expiry = Instant::now();
     while Instant::now() < end {
-        let asked = Instant::now();
-        let left: i64 = plain.pttl(key).await.expect("an answer");
-        // Below zero if it was asked in time, and answered when the key was gone.
-        kept = kept.max(asked + ms(u64::try_from(left - 1).unwrap_or_default()));
+        let sent = Instant::now();
+        let left: i64 = plain.pttl(key).await.expect("a reply");
+        // Below zero if the request was sent in time, and executed when the key was gone.
+        expiry = expiry.max(sent + ms(u64::try_from(left - 1).unwrap_or_default()));
         tokio::time::sleep(ms(20)).await;
     }
-    kept
+    expiry
 }

@@ -1,75 +1,75 @@
-//! The right to one key is taken away from a client that holds, or waits for, many: only that one is lost.
+//! The ACL right to one key is revoked for a client that holds, or waits for, many: only that one is lost.
 
 use std::time::Instant;
 
 use turnlock::{Builder, Client, LostReason};
 use turnlock_testkit::{ClusterSet, RedisServer, eventually, in_time, within};
 
-use crate::held::Thing;
-use crate::rig::{Kind, KindClient, NO_POLL, PROMPT, Rig, ms, until_waiting};
+use crate::fixture::{Fixture, Kind, KindClient, NO_POLL, PROMPT, ms, until_waiting};
+use crate::resource::Resource;
 use crate::{Case, cases};
 
-pub(crate) const CASES: &[Case] = cases![a_waiter_that_is_denied_costs_no_other_its_place];
+pub(crate) const CASES: &[Case] = cases![a_denied_waiter_costs_no_other_its_queue_position];
 
-/// For kinds that are renewed in ways of their own.
-pub(crate) const KIND_CASES: &[Case] = cases![a_hold_that_is_denied_costs_no_other];
+/// For the kinds with renewal scripts of their own.
+pub(crate) const KIND_CASES: &[Case] = cases![a_denied_renewal_loses_no_other_hold];
 
 const WATCHDOG: u64 = 3_000;
 
-/// How many others there are.
+/// The number of other holds.
 const OTHERS: usize = 49;
 
-/// Makes a user who may do everything.
-pub(crate) async fn make_user(server: &RedisServer) {
-    let words = ["ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all"];
-    let _: () = server.ask(&words).await.expect("made");
+/// Creates a user with all rights.
+pub(crate) async fn create_user(server: &RedisServer) {
+    let command = ["ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all"];
+    let _: () = server.query(&command).await.expect("created");
 }
 
-/// Leaves the user the keys that have "good" in them, and its own introduction.
+/// Restricts the user to keys that contain "good", and to client records.
 async fn revoke(server: &RedisServer) {
-    let words = ["ACL", "SETUSER", "app", "resetkeys", "~*good*", "~turnlock_client:*"];
-    let _: () = server.ask(&words).await.expect("changed");
+    let command = ["ACL", "SETUSER", "app", "resetkeys", "~*good*", "~turnlock_client:*"];
+    let _: () = server.query(&command).await.expect("changed");
 }
 
 fn builder() -> Builder {
-    Client::builder().watchdog(ms(WATCHDOG)).poll(NO_POLL)
+    Client::builder().watchdog_timeout(ms(WATCHDOG)).poll_interval(NO_POLL)
 }
 
 pub(crate) fn url(server: &RedisServer) -> String {
     format!("redis://app:secret@127.0.0.1:{}", server.port())
 }
 
-async fn a_hold_that_is_denied_costs_no_other(rig: Rig) {
-    make_user(rig.server()).await;
-    let client = rig.client_at(builder(), &url(rig.server())).await;
-    only_one_is_lost(&client, 0, &[rig.server()]).await;
+async fn a_denied_renewal_loses_no_other_hold(fixture: Fixture) {
+    create_user(fixture.server()).await;
+    let client = fixture.client_at(builder(), &url(fixture.server())).await;
+    assert_only_one_is_lost(&client, 0, &[fixture.server()]).await;
 }
 
 /// The same where replicas must acknowledge renewals.
-pub(crate) async fn an_acknowledged_hold_that_is_denied_costs_no_other(rig: Rig) {
-    let _replicas = crate::replicas::replicas(&rig, 1).await;
-    make_user(rig.server()).await;
-    let client = rig.client_at(builder(), &url(rig.server())).await;
-    only_one_is_lost(&client, 1, &[rig.server()]).await;
+pub(crate) async fn a_denied_acknowledged_renewal_loses_no_other_hold(fixture: Fixture) {
+    let _replicas = crate::replicas::start_replicas(&fixture, 1).await;
+    create_user(fixture.server()).await;
+    let client = fixture.client_at(builder(), &url(fixture.server())).await;
+    assert_only_one_is_lost(&client, 1, &[fixture.server()]).await;
 }
 
-/// The same in a cluster, where the lines of one slot go together.
-pub(crate) async fn a_hold_that_is_denied_in_a_cluster_costs_no_other() {
+/// The same in a cluster, where the renewals of one slot are batched.
+pub(crate) async fn a_denied_renewal_in_a_cluster_loses_no_other_hold() {
     let set = ClusterSet::start().await;
     for node in set.nodes() {
-        make_user(node).await;
+        create_user(node).await;
     }
     let url = set.url().replace("redis+cluster://", "redis+cluster://app:secret@");
     let client = KindClient::new(builder().connect(&url).await.expect("a cluster"), Kind::Lock);
     let nodes: Vec<_> = set.nodes().iter().collect();
-    only_one_is_lost(&client, 0, &nodes).await;
+    assert_only_one_is_lost(&client, 0, &nodes).await;
 }
 
-/// Takes many locks of one slot, has the right to one of them taken away, and sees the others through three leases.
-async fn only_one_is_lost(client: &KindClient, replicas: u32, servers: &[&RedisServer]) {
+/// Takes many locks of one slot, revokes the right to one of them, and asserts that the others outlast three leases.
+async fn assert_only_one_is_lost(client: &KindClient, replicas: u32, servers: &[&RedisServer]) {
     let take = async |name: &str| {
-        let thing = Thing::new(client, name).await;
-        thing.take(replicas, PROMPT).await.expect("an answer").expect("free")
+        let resource = Resource::new(client, name).await;
+        resource.acquire(replicas, PROMPT).await.expect("a reply").expect("free")
     };
     let bad = take("{slot}bad").await;
     let mut others = Vec::new();
@@ -79,25 +79,25 @@ async fn only_one_is_lost(client: &KindClient, replicas: u32, servers: &[&RedisS
     for server in servers {
         revoke(server).await;
     }
-    // The last renewal that was let through may have been on its way.
+    // The last permitted renewal may have been in flight.
     let end = bad.valid_until().max(Instant::now() + ms(WATCHDOG));
-    let reason = within(ms(WATCHDOG) + PROMPT, "the holder hears of it", bad.lost()).await;
+    let reason = within(ms(WATCHDOG) + PROMPT, "the hold is lost", bad.lost()).await;
     assert!(matches!(reason, LostReason::NotRenewed { .. }), "{reason}");
     in_time("by the end of its lease", end, PROMPT);
     let later = Instant::now() + ms(3 * WATCHDOG);
     let renewed = async || others.iter().all(|held| held.valid_until() > later);
     eventually("the others are renewed", ms(6 * WATCHDOG), renewed).await;
     for held in others {
-        held.release().await.expect("held all the time");
+        held.release().await.expect("held throughout");
     }
 }
 
-async fn a_waiter_that_is_denied_costs_no_other_its_place(rig: Rig) {
-    make_user(rig.server()).await;
-    // With a lease so long that nobody asks by itself because of it: then the one that is denied would be told, and leave.
-    let holder = rig.client().await;
-    let pulse = rig.client_with(builder()).await.reentrant("pulse").lock().await.expect("free");
-    let waiter = rig.client_at(builder(), &url(rig.server())).await;
+async fn a_denied_waiter_costs_no_other_its_queue_position(fixture: Fixture) {
+    create_user(fixture.server()).await;
+    // A long lease, so that no waiter polls because of its end: the denied one would get an error then, and leave the queue.
+    let holder = fixture.client().await;
+    let renewed = fixture.client_with(builder()).await.reentrant("renewed").lock().await.expect("free");
+    let waiter = fixture.client_at(builder(), &url(fixture.server())).await;
     let mut tasks = Vec::new();
     let mut guards = Vec::new();
     for name in ["good", "bad"] {
@@ -107,12 +107,12 @@ async fn a_waiter_that_is_denied_costs_no_other_its_place(rig: Rig) {
         tasks.push(tokio::spawn(async move { waiting.lock().await?.unlock().await }));
         until_waiting(&waits, 1).await;
     }
-    revoke(rig.server()).await;
-    // For longer than a waiter may be silent.
+    revoke(fixture.server()).await;
+    // Longer than the heartbeat time-out of a waiter.
     let later = Instant::now() + ms(3 * WATCHDOG);
-    eventually("time passes", ms(6 * WATCHDOG), async || pulse.valid_until() > later).await;
-    assert!(!tasks[1].is_finished(), "both are spoken for together");
+    eventually("time passes", ms(6 * WATCHDOG), async || renewed.valid_until() > later).await;
+    assert!(!tasks[1].is_finished(), "the heartbeats of both are one batch");
     guards.remove(0).unlock().await.expect("held");
-    within(PROMPT, "its turn", tasks.remove(0)).await.expect("no panic").expect("held");
+    within(PROMPT, "it is granted the lock", tasks.remove(0)).await.expect("no panic").expect("held");
     tasks.remove(0).abort();
 }

@@ -1,15 +1,15 @@
-//! Servers that several cases use at a time.
+//! Servers that several cases share.
 
 use turnlock::Builder;
 use turnlock::acl::{AclRule, Primitive};
 use turnlock_testkit::{ClusterSet, RedisServer, ReplicaSet, SentinelSet, TlsServer};
 
-use crate::rig::Rig;
+use crate::fixture::Fixture;
 
-/// A password, which the rules of other users leave open.
+/// The password of the users below.
 const PASSWORD: &str = "pass";
 
-/// Servers and how they belong together.
+/// Servers in one topology.
 #[derive(Debug)]
 pub(crate) enum SetUp {
     Replica(ReplicaSet),
@@ -17,20 +17,22 @@ pub(crate) enum SetUp {
     Cluster(ClusterSet),
     Tls(TlsServer),
     Acl(RedisServer),
-    /// A server of a version of its own.
+    /// A single server of another version.
     Single(RedisServer),
 }
 
 impl SetUp {
-    /// A server with a user who has the rights for all primitives, on names as a rig gives them, and no others.
+    /// A server with a user that has the least rights for all primitives, on the names of rigs only.
     pub(crate) async fn with_least_rights() -> Self {
         let server = RedisServer::start().await;
-        let rule = AclRule::new(&Primitive::ALL, Rig::NAMES).with_finding().for_user(Self::USER);
-        // A name with a brace in it is used as it is, and one in braces begins with one.
-        let rule = rule.and_names(&format!("{}{{*", Rig::NAMES)).and_names(&format!("{{{}", Rig::NAMES));
-        let words = rule.to_string().replace(">PASSWORD", &format!(">{PASSWORD}"));
-        let words: Vec<_> = words.split(' ').collect();
-        server.ask::<()>(&words).await.expect("a rule that the server understands");
+        let rule = AclRule::new(&Primitive::ALL, Fixture::NAME_PATTERN).with_find().for_user(Self::USER);
+        // A name that contains a brace is used as it is, and a name in braces begins with one.
+        let rule = rule
+            .with_names(&format!("{}{{*", Fixture::NAME_PATTERN))
+            .with_names(&format!("{{{}", Fixture::NAME_PATTERN));
+        let command = rule.to_string().replace(">PASSWORD", &format!(">{PASSWORD}"));
+        let command: Vec<_> = command.split(' ').collect();
+        server.query::<()>(&command).await.expect("a rule that the server understands");
         Self::Acl(server)
     }
 
@@ -46,7 +48,7 @@ impl SetUp {
         }
     }
 
-    /// A builder for clients that come as everybody comes here.
+    /// Adds the usual credentials of this set-up to a builder.
     pub(crate) fn log_in(&self, builder: Builder) -> Builder {
         match self {
             Self::Acl(_) => builder.user(Self::USER).password(PASSWORD),
@@ -54,7 +56,7 @@ impl SetUp {
         }
     }
 
-    /// A builder for clients that may do everything, but tell nobody of it.
+    /// Creates a user that may not publish or subscribe, and adds its credentials to a builder.
     pub(crate) async fn log_in_mute(&self, builder: Builder, user: &str) -> Builder {
         for server in self.servers() {
             forbid_channels(server, user).await;
@@ -62,7 +64,7 @@ impl SetUp {
         builder.user(user).password(PASSWORD)
     }
 
-    /// The master that has this key.
+    /// The master of this key.
     pub(crate) async fn owner_of(&self, key: &str) -> &RedisServer {
         match self {
             Self::Cluster(set) => &set.nodes()[set.owner_of(set.slot_of(key).await).await],
@@ -70,7 +72,7 @@ impl SetUp {
         }
     }
 
-    /// All servers that keys can be on.
+    /// All masters.
     pub(crate) async fn masters(&self) -> Vec<&RedisServer> {
         match self {
             Self::Replica(set) => vec![set.master()],
@@ -83,7 +85,7 @@ impl SetUp {
         }
     }
 
-    /// All servers that a client may talk to.
+    /// All servers that a client may connect to.
     fn servers(&self) -> Vec<&RedisServer> {
         match self {
             Self::Replica(set) => vec![set.master()],
@@ -95,9 +97,9 @@ impl SetUp {
     }
 }
 
-/// Makes a user who may do everything but publish and subscribe.
+/// Creates a user with all rights except to publish and subscribe.
 pub(crate) async fn forbid_channels(server: &RedisServer, user: &str) {
     let password = format!(">{PASSWORD}");
     let rule = ["ACL", "SETUSER", user, "reset", "on", &password, "~*", "+@all", "resetchannels"];
-    server.ask::<()>(&rule).await.expect("a user");
+    server.query::<()>(&rule).await.expect("a user");
 }

@@ -1,4 +1,4 @@
-//! Servers that speak TLS: who is let in, and what is said to those who are not.
+//! TLS: which connections succeed, and the errors of those that fail.
 
 use std::fs;
 use std::path::Path;
@@ -7,10 +7,10 @@ use std::time::Instant;
 use turnlock::{Client, Error, Tls};
 use turnlock_testkit::{Certificates, RedisServer, TlsServer, in_time, within};
 
-use crate::rig::{NO_POLL, PROMPT, ms};
+use crate::fixture::{NO_POLL, PROMPT, ms};
 use crate::{CaseFuture, trial_of};
 
-/// A case that has servers of its own.
+/// A case that starts its own servers.
 type Case = (&'static str, fn() -> CaseFuture);
 
 macro_rules! cases {
@@ -18,26 +18,25 @@ macro_rules! cases {
 }
 
 const CASES: &[Case] = cases![
-    the_right_authority_lets_us_in,
-    an_ip_address_is_as_good_as_a_name,
+    the_right_ca_is_accepted,
+    an_ip_address_in_the_certificate_is_accepted,
     a_waiter_is_woken_by_a_message,
-    a_connection_that_broke_is_made_again,
-    the_wrong_authority_is_told,
-    the_authorities_of_the_system_are_taken_when_none_is_named,
-    the_wrong_name_is_told_and_may_be_given,
-    any_server_will_do_if_that_is_wanted,
-    plain_words_to_a_port_with_tls_are_told,
-    tls_to_a_port_without_it_is_told,
-    tls_to_a_port_without_it_that_wants_a_password_is_told,
-    a_missing_certificate_of_ours_is_told,
-    a_certificate_of_ours_is_shown,
-    a_certificate_of_ours_by_somebody_else_is_told,
-    tls_1_2_is_spoken_too,
-    a_password_goes_with_it,
-    a_redis_client_with_tls_is_refused_with_advice,
+    a_broken_connection_is_replaced,
+    a_wrong_ca_is_reported,
+    the_system_cas_are_used_when_none_is_named,
+    a_wrong_server_name_is_reported_and_can_be_set,
+    any_server_is_accepted_without_verification,
+    plaintext_to_a_tls_port_is_reported,
+    tls_to_a_plaintext_port_is_reported,
+    tls_to_a_plaintext_port_with_a_password_is_reported,
+    a_missing_client_certificate_is_reported,
+    a_client_certificate_is_sent,
+    a_client_certificate_of_another_ca_is_reported,
+    tls_1_2_is_supported,
+    a_password_works_over_tls,
 ];
 
-/// Why there is no TLS here.
+/// Returns why TLS cases cannot run here.
 pub(crate) fn missing() -> Option<String> {
     let without = || (!cfg!(feature = "tls")).then(|| "built without the feature `tls`".to_owned());
     without().or_else(TlsServer::missing)
@@ -48,25 +47,25 @@ pub(crate) fn trials() -> impl Iterator<Item = libtest_mimic::Trial> {
     CASES.iter().map(move |(name, case)| trial_of(&format!("redis::tls::{name}"), missing.clone(), *case))
 }
 
-/// Connects, and has a lock for a moment.
-async fn lets_in(builder: turnlock::Builder, url: &str) {
+/// Asserts that a client connects, and can lock.
+async fn assert_connects(builder: turnlock::Builder, url: &str) {
     let client = builder.connect(url).await.expect(url);
-    client.lock("door").lock().await.expect("free").unlock().await.expect("held");
+    client.lock("tls").lock().await.expect("free").unlock().await.expect("held");
 }
 
-/// The words of the error, which came well within the limit on connecting.
-async fn refused(url: &str) -> String {
+/// The text of the error, which is returned well within the connect time-out.
+async fn connect_error(url: &str) -> String {
     let start = Instant::now();
     let error = Client::connect(url).await.expect_err(url);
     in_time("the error", start, ms(4_000));
     assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
-    error.to_string()
+    turnlock_testkit::error_chain(&error)
 }
 
 #[track_caller]
-fn says(text: &str, words: &[&str]) {
-    for word in words {
-        assert!(text.contains(word), "no {word:?} in: {text}");
+fn assert_contains(text: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(text.contains(part), "no {part:?} in: {text}");
     }
 }
 
@@ -79,39 +78,40 @@ fn file(parameter: &str, path: &Path) -> String {
     format!("{parameter}={}", path.display())
 }
 
-async fn the_right_authority_lets_us_in() {
+async fn the_right_ca_is_accepted() {
     let server = TlsServer::start().await;
-    lets_in(Client::builder(), &server.url()).await;
+    assert_connects(Client::builder(), &server.url()).await;
     let ca = fs::read(server.certificates().ca_file()).unwrap();
-    lets_in(Client::builder().tls(Tls::new().ca_pem(ca)), &url(&server, "")).await;
+    assert_connects(Client::builder().tls(Tls::new().ca_pem(ca)), &url(&server, "")).await;
     let tls = Tls::new().ca_file(server.certificates().ca_file());
-    lets_in(Client::builder().tls(tls), &server.url()).await;
+    assert_connects(Client::builder().tls(tls), &server.url()).await;
 }
 
-async fn an_ip_address_is_as_good_as_a_name() {
+async fn an_ip_address_in_the_certificate_is_accepted() {
     let server = TlsServer::start().await;
-    lets_in(Client::builder(), &server.url().replace("localhost", "127.0.0.1")).await;
+    assert_connects(Client::builder(), &server.url().replace("localhost", "127.0.0.1")).await;
     let nameless = TlsServer::start_with(&["localhost"], false, &[]).await;
-    says(
-        &refused(&nameless.url().replace("localhost", "127.0.0.1")).await,
+    assert_contains(
+        &connect_error(&nameless.url().replace("localhost", "127.0.0.1")).await,
         &["not for 127.0.0.1 but for localhost"],
     );
 }
 
 async fn a_waiter_is_woken_by_a_message() {
     let server = TlsServer::start().await;
-    let connect = async || Client::builder().poll(NO_POLL).connect(&server.url()).await.expect("a server");
+    let connect =
+        async || Client::builder().poll_interval(NO_POLL).connect(&server.url()).await.expect("a server");
     let (one, two) = (connect().await, connect().await);
     let guard = one.lock("n").lock().await.expect("free");
     let lock = two.lock("n");
     let waiter = tokio::spawn(async move { lock.lock().await.map(drop) });
     let lock = two.lock("n");
-    crate::rig::until_waiting(&lock, 1).await;
+    crate::fixture::until_waiting(&lock, 1).await;
     guard.unlock().await.expect("held");
     within(PROMPT, "the message", waiter).await.expect("no panic").expect("its turn");
 }
 
-async fn a_connection_that_broke_is_made_again() {
+async fn a_broken_connection_is_replaced() {
     let mut server = TlsServer::start().await;
     let client = Client::connect(&server.url()).await.expect("a server");
     client.lock("n").lock().await.expect("free").unlock().await.expect("held");
@@ -119,80 +119,90 @@ async fn a_connection_that_broke_is_made_again() {
     client.lock("n").lock().await.expect("free").unlock().await.expect("held");
 }
 
-async fn the_wrong_authority_is_told() {
+async fn a_wrong_ca_is_reported() {
     let server = TlsServer::start().await;
     let others = Certificates::new(&TlsServer::NAMES);
-    let text = refused(&url(&server, &file("ca_file", &others.ca_file()))).await;
-    says(&text, &["not signed by the CA in `ca_file`", "localhost:"]);
+    let text = connect_error(&url(&server, &file("ca_file", &others.ca_file()))).await;
+    assert_contains(&text, &["not signed by the CA in `ca_file`", "localhost:"]);
 }
 
-async fn the_authorities_of_the_system_are_taken_when_none_is_named() {
+async fn the_system_cas_are_used_when_none_is_named() {
     let server = TlsServer::start().await;
-    let error = Client::connect(&url(&server, "")).await.expect_err("ours is not among them").to_string();
-    // A system may have none at all, which is told by the same name.
-    says(&error, &["ca_file", "system"]);
+    let error = Client::connect(&url(&server, "")).await.expect_err("ours is not among them");
+    let error = turnlock_testkit::error_chain(&error);
+    // A system may have none at all, which is reported by the same name.
+    assert_contains(&error, &["ca_file", "system"]);
 }
 
-async fn the_wrong_name_is_told_and_may_be_given() {
+async fn a_wrong_server_name_is_reported_and_can_be_set() {
     let server = TlsServer::start_with(&["redis.example"], false, &[]).await;
-    says(&refused(&server.url()).await, &["not for localhost but for redis.example;", "server_name"]);
-    lets_in(Client::builder(), &format!("{}&server_name=redis.example", server.url())).await;
-    lets_in(Client::builder().tls(Tls::new().server_name("redis.example")), &server.url()).await;
-    let text = refused(&format!("{}&server_name=other.example", server.url())).await;
-    says(&text, &["not for other.example"]);
+    assert_contains(
+        &connect_error(&server.url()).await,
+        &["not for localhost but for redis.example;", "server_name"],
+    );
+    assert_connects(Client::builder(), &format!("{}&server_name=redis.example", server.url())).await;
+    assert_connects(Client::builder().tls(Tls::new().server_name("redis.example")), &server.url()).await;
+    let text = connect_error(&format!("{}&server_name=other.example", server.url())).await;
+    assert_contains(&text, &["not for other.example"]);
 }
 
-async fn any_server_will_do_if_that_is_wanted() {
+async fn any_server_is_accepted_without_verification() {
     let server = TlsServer::start_with(&["redis.example"], false, &[]).await;
-    lets_in(Client::builder(), &url(&server, "verify=no")).await;
-    lets_in(Client::builder().tls(Tls::new().danger_accept_any_server()), &url(&server, "")).await;
+    assert_connects(Client::builder(), &url(&server, "verify=no")).await;
+    assert_connects(Client::builder().tls(Tls::new().danger_accept_any_server()), &url(&server, "")).await;
 }
 
-async fn plain_words_to_a_port_with_tls_are_told() {
+async fn plaintext_to_a_tls_port_is_reported() {
     let server = TlsServer::start().await;
     let port = server.tls_port();
-    says(&refused(&format!("redis://localhost:{port}")).await, &["TLS", "use rediss://"]);
-    says(&refused(&format!("redis://me:pass@localhost:{port}/1")).await, &["TLS", "use rediss://"]);
+    assert_contains(&connect_error(&format!("redis://localhost:{port}")).await, &["TLS", "use rediss://"]);
+    assert_contains(
+        &connect_error(&format!("redis://me:pass@localhost:{port}/1")).await,
+        &["TLS", "use rediss://"],
+    );
 }
 
-async fn tls_to_a_port_without_it_is_told() {
+async fn tls_to_a_plaintext_port_is_reported() {
     let server = RedisServer::start().await;
-    let text = refused(&format!("rediss://localhost:{}?verify=no", server.port())).await;
-    says(&text, &["does not speak TLS", "use redis://"]);
+    let text = connect_error(&format!("rediss://localhost:{}?verify=no", server.port())).await;
+    assert_contains(&text, &["does not speak TLS", "use redis://"]);
 }
 
-async fn tls_to_a_port_without_it_that_wants_a_password_is_told() {
+async fn tls_to_a_plaintext_port_with_a_password_is_reported() {
     let server = RedisServer::start_with(&["--requirepass", "pass"]).await;
-    let text = refused(&format!("rediss://:pass@127.0.0.1:{}?verify=no", server.port())).await;
-    says(&text, &["does not speak TLS", "use redis://"]);
+    let text = connect_error(&format!("rediss://:pass@127.0.0.1:{}?verify=no", server.port())).await;
+    assert_contains(&text, &["does not speak TLS", "use redis://"]);
 }
 
-async fn a_missing_certificate_of_ours_is_told() {
+async fn a_missing_client_certificate_is_reported() {
     for protocols in ["TLSv1.2", "TLSv1.3"] {
         let server = TlsServer::start_with(&TlsServer::NAMES, true, &["--tls-protocols", protocols]).await;
-        says(&refused(&server.url()).await, &["certificate", "cert_file", "key_file"]);
+        assert_contains(&connect_error(&server.url()).await, &["certificate", "cert_file", "key_file"]);
     }
 }
 
-async fn a_certificate_of_ours_is_shown() {
+async fn a_client_certificate_is_sent() {
     let server = TlsServer::start_with(&TlsServer::NAMES, true, &[]).await;
     let ours = server.certificates();
     let (cert, key) = (ours.client_cert_file(), ours.client_key_file());
     let parameters = [file("cert_file", &cert), file("key_file", &key)].join("&");
-    lets_in(Client::builder(), &format!("{}&{parameters}", server.url())).await;
+    assert_connects(Client::builder(), &format!("{}&{parameters}", server.url())).await;
     let tls = Tls::new().client_certificate_files(&cert, &key);
-    lets_in(Client::builder().tls(tls), &server.url()).await;
+    assert_connects(Client::builder().tls(tls), &server.url()).await;
     let tls = Tls::new().client_certificate_pem(fs::read(cert).unwrap(), fs::read(key).unwrap());
-    lets_in(Client::builder().tls(tls), &server.url()).await;
+    assert_connects(Client::builder().tls(tls), &server.url()).await;
 }
 
-async fn a_certificate_of_ours_by_somebody_else_is_told() {
+async fn a_client_certificate_of_another_ca_is_reported() {
     let others = Certificates::new(&TlsServer::NAMES);
     let (cert, key) = (others.client_cert_file(), others.client_key_file());
     let parameters = [file("cert_file", &cert), file("key_file", &key)].join("&");
     for protocols in ["TLSv1.2", "TLSv1.3"] {
         let server = TlsServer::start_with(&TlsServer::NAMES, true, &["--tls-protocols", protocols]).await;
-        says(&refused(&format!("{}&{parameters}", server.url())).await, &["certificate", "cert_file"]);
+        assert_contains(
+            &connect_error(&format!("{}&{parameters}", server.url())).await,
+            &["certificate", "cert_file"],
+        );
     }
     let ours = Certificates::new(&TlsServer::NAMES);
     let tls = Tls::new().client_certificate_files(cert, ours.client_key_file()).danger_accept_any_server();
@@ -200,26 +210,14 @@ async fn a_certificate_of_ours_by_somebody_else_is_told() {
     assert!(matches!(error, Error::BadConfiguration { setting: "cert_file", .. }), "{error}");
 }
 
-async fn tls_1_2_is_spoken_too() {
+async fn tls_1_2_is_supported() {
     let server = TlsServer::start_with(&TlsServer::NAMES, false, &["--tls-protocols", "TLSv1.2"]).await;
-    lets_in(Client::builder(), &server.url()).await;
+    assert_connects(Client::builder(), &server.url()).await;
 }
 
-async fn a_password_goes_with_it() {
+async fn a_password_works_over_tls() {
     let server = TlsServer::start_with(&TlsServer::NAMES, false, &["--requirepass", "pass"]).await;
-    lets_in(Client::builder().password("pass"), &server.url()).await;
+    assert_connects(Client::builder().password("pass"), &server.url()).await;
     let error = Client::builder().password("word").connect(&server.url()).await.expect_err("wrong");
     assert!(matches!(error, Error::Denied { .. }), "{error}");
-}
-
-async fn a_redis_client_with_tls_is_refused_with_advice() {
-    let address = redis::ConnectionAddr::TcpTls {
-        host: "localhost".to_owned(),
-        port: 1,
-        insecure: false,
-        tls_params: None,
-    };
-    let client = redis::Client::open(address).expect("opened, though not for use");
-    let error = Client::builder().redis(client).await.expect_err("its certificates are not known");
-    assert!(matches!(&error, Error::Unsupported(text) if text.contains("rediss://")), "{error}");
 }

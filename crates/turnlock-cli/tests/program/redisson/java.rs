@@ -1,6 +1,6 @@
-use turnlock_testkit::{Answer, PeerThread};
+use turnlock_testkit::{PeerThread, PendingReply};
 
-/// A Java thread at one object: a lock of some kind, or a semaphore.
+/// A Java thread that uses one object: a lock of some kind, or a semaphore.
 #[derive(Clone)]
 pub(super) struct Java {
     thread: PeerThread,
@@ -17,29 +17,29 @@ impl Java {
         format!("{} {call}", self.object)
     }
 
-    /// Calls a method of the object, which does not fail, and gives what it gives.
-    pub(super) async fn ask(&self, call: &str) -> String {
+    /// Calls a method of the object and returns its result. Panics on an exception.
+    pub(super) async fn call(&self, call: &str) -> String {
         let request = self.request(call);
         self.thread.call(&request).await.unwrap_or_else(|error| panic!("{request}: {error}"))
     }
 
-    /// The number that a call gives.
+    /// Calls a method that returns a number.
     pub(super) async fn number(&self, call: &str) -> u64 {
-        self.ask(call).await.parse().expect("a number")
+        self.call(call).await.parse().expect("a number")
     }
 
-    /// A call that must give this.
-    pub(super) async fn says(&self, call: &str, expected: &str) {
-        assert_eq!(self.ask(call).await, expected, "{}", self.request(call));
+    /// Asserts that a call returns this.
+    pub(super) async fn expect(&self, call: &str, expected: &str) {
+        assert_eq!(self.call(call).await, expected, "{}", self.request(call));
     }
 
-    /// A call that gives nothing, and succeeds.
-    pub(super) async fn does(&self, call: &str) {
-        self.says(call, "-").await;
+    /// Calls a method that returns nothing.
+    pub(super) async fn run(&self, call: &str) {
+        self.expect(call, "-").await;
     }
 
-    /// Begins a call that will take its time.
-    pub(super) fn begins(&self, call: &str) -> Answer {
+    /// Starts a call that blocks.
+    pub(super) fn start(&self, call: &str) -> PendingReply {
         self.thread.begin(&self.request(call))
     }
 }

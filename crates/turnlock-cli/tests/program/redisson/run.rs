@@ -1,57 +1,59 @@
-//! What holds for every kind of lock.
+//! Mutual exclusion and wake-ups, for every kind of lock.
 
 use super::JavaCase;
-use super::scene::{Scene, java_is_prompt, run_is_prompt, start_of, turn_of_java};
+use super::fixture::{
+    RedissonFixture, assert_java_is_prompt, assert_run_is_prompt, java_acquires, time_to_acquire,
+};
 use crate::cases;
 
 pub(super) const CASES: &[JavaCase] = cases![
-    java_holds_and_run_does_not,
-    javas_release_starts_a_waiting_run,
-    run_holds_and_java_does_not,
+    a_lock_held_by_java_excludes_a_run,
+    a_release_by_java_starts_a_waiting_run,
+    a_lock_held_by_a_run_excludes_java,
     the_end_of_the_command_wakes_java,
 ];
 
-async fn java_holds_and_run_does_not(scene: Scene) {
-    let (java, flags) = (scene.java("one"), scene.rivals.flags);
-    java.does("lock").await;
-    let refused = scene.rig.run(&[&["-n"], flags].concat(), &["echo", "mine"]).output().await;
-    assert_eq!((refused.status.code(), refused.stdout.as_slice()), (Some(1), &b""[..]));
-    java.says("isHeldByMe", "true").await;
-    java.does("unlock").await;
-    assert_eq!(scene.code_of(flags).await, 0);
+async fn a_lock_held_by_java_excludes_a_run(fixture: RedissonFixture) {
+    let (java, flags) = (fixture.java("one"), fixture.pair.flags);
+    java.run("lock").await;
+    let rejected = fixture.base.run(&[&["-n"], flags].concat(), &["echo", "mine"]).output().await;
+    assert_eq!((rejected.status.code(), rejected.stdout.as_slice()), (Some(1), &b""[..]));
+    java.expect("isHeldByMe", "true").await;
+    java.run("unlock").await;
+    assert_eq!(fixture.code_of(flags).await, 0);
 }
 
-async fn javas_release_starts_a_waiting_run(scene: Scene) {
-    let (java, flags) = (scene.java("one"), scene.rivals.flags);
-    run_is_prompt(async || {
-        java.does("lock").await;
-        let mut waiter = scene.waiting_run(flags).await;
-        let took = start_of(&mut waiter, java.begins("unlock")).await;
-        java.says("tryLock", "false").await;
+async fn a_release_by_java_starts_a_waiting_run(fixture: RedissonFixture) {
+    let (java, flags) = (fixture.java("one"), fixture.pair.flags);
+    assert_run_is_prompt(async || {
+        java.run("lock").await;
+        let mut waiter = fixture.waiting_run(flags).await;
+        let took = time_to_acquire(&mut waiter, java.start("unlock")).await;
+        java.expect("tryLock", "false").await;
         assert_eq!(waiter.code().await, 0);
         took
     })
     .await;
 }
 
-async fn run_holds_and_java_does_not(scene: Scene) {
-    let (java, flags) = (scene.java("one"), scene.rivals.flags);
-    let holder = scene.rig.hold(flags).await;
-    java.says("tryLock", "false").await;
+async fn a_lock_held_by_a_run_excludes_java(fixture: RedissonFixture) {
+    let (java, flags) = (fixture.java("one"), fixture.pair.flags);
+    let holder = fixture.base.hold(flags).await;
+    java.expect("tryLock", "false").await;
     assert_eq!(holder.code().await, 0);
-    java.says("tryLock", "true").await;
-    java.does("unlock").await;
+    java.expect("tryLock", "true").await;
+    java.run("unlock").await;
 }
 
-async fn the_end_of_the_command_wakes_java(scene: Scene) {
-    let (java, flags) = (scene.java("one"), scene.rivals.flags);
-    java_is_prompt(async || {
-        let holder = scene.rig.hold(flags).await;
-        let turn = java.begins("lock");
-        scene.until_listening().await;
-        let (took, _) = turn_of_java(holder, turn).await;
-        assert_eq!(scene.code_of(flags).await, 1);
-        java.does("unlock").await;
+async fn the_end_of_the_command_wakes_java(fixture: RedissonFixture) {
+    let (java, flags) = (fixture.java("one"), fixture.pair.flags);
+    assert_java_is_prompt(async || {
+        let holder = fixture.base.hold(flags).await;
+        let call = java.start("lock");
+        fixture.until_subscribed().await;
+        let (took, _) = java_acquires(holder, call).await;
+        assert_eq!(fixture.code_of(flags).await, 1);
+        java.run("unlock").await;
         took
     })
     .await;

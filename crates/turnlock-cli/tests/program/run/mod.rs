@@ -1,26 +1,33 @@
 //! `turnlock run`.
 
+mod blocked_stderr;
 mod command;
 mod exclusion;
-mod gone_first;
-mod losing;
+mod lost_lock;
+mod reporting;
 mod signals;
-mod telling;
-mod unread;
+mod successor;
 mod usage;
 
 use crate::Case;
 use crate::store::Store;
 
 /// The cases on a terminal, for every store.
-pub(crate) const TERMINAL_CASES: &[Case] = telling::TERMINAL_CASES;
+pub(crate) const TERMINAL_CASES: &[Case] = reporting::TERMINAL_CASES;
 
+/// The cases of a store that need no terminal.
 pub(crate) fn cases(store: Store) -> impl Iterator<Item = Case> {
-    let every =
-        [command::CASES, exclusion::CASES, losing::CASES, signals::CASES, telling::CASES, unread::CASES];
-    let one = match store {
-        Store::Redis => [usage::CASES, losing::REDIS_CASES].concat(),
-        Store::File => losing::FILE_CASES.to_vec(),
+    let common = [
+        command::CASES,
+        exclusion::CASES,
+        lost_lock::CASES,
+        signals::CASES,
+        reporting::CASES,
+        blocked_stderr::CASES,
+    ];
+    let specific = match store {
+        Store::Redis => [usage::CASES, lost_lock::REDIS_CASES].concat(),
+        Store::File => lost_lock::FILE_CASES.to_vec(),
     };
-    every.concat().into_iter().chain(one)
+    common.concat().into_iter().chain(specific)
 }

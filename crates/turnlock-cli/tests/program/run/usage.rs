@@ -1,4 +1,4 @@
-//! What cannot be.
+//! Usage errors and stores that cannot be used.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -6,21 +6,21 @@ use std::time::Instant;
 
 use turnlock_testkit::{RedisServer, in_time};
 
+use crate::fixture::{Fixture, ms};
 use crate::program::Program;
-use crate::rig::{Rig, ms};
 use crate::{Case, cases};
 
 pub(crate) const CASES: &[Case] = cases![
-    wrong_usage_is_told,
-    a_store_in_memory_is_refused,
-    a_password_is_for_stores_that_take_one,
-    a_store_that_is_not_there_is_told,
-    something_else_under_the_name_is_told,
+    usage_errors_exit_with_64,
+    a_memory_store_is_rejected,
+    the_password_variable_is_ignored_for_a_file,
+    an_unreachable_store_exits_with_69,
+    a_key_that_is_not_a_lock_exits_with_65,
 ];
 
-async fn wrong_usage_is_told(rig: Rig) {
+async fn usage_errors_exit_with_64(fixture: Fixture) {
     let long = "x".repeat(5_000);
-    for (words, advice) in [
+    for (arguments, expected) in [
         (vec![], "<NAME>"),
         (vec!["name"], "<COMMAND>"),
         (vec!["--no-such-flag", "name", "true"], "--no-such-flag"),
@@ -42,89 +42,91 @@ async fn wrong_usage_is_told(rig: Rig) {
         (vec!["", "true"], "a lock needs a name"),
         (vec![&long, "true"], "4096"),
     ] {
-        let (code, told) = Program::start(rig.command(&words)).finish().await;
-        assert_eq!(code, 64, "{words:?}: {told}");
-        assert!(told.contains(advice), "{words:?}: {told}");
+        let (code, stderr) = Program::start(fixture.command(&arguments)).finish().await;
+        assert_eq!(code, 64, "{arguments:?}: {stderr}");
+        assert!(stderr.contains(expected), "{arguments:?}: {stderr}");
     }
-    // It has to fit only where TERM comes before the end.
+    // --kill-after has to fit in the lease only if TERM is sent.
     for on_lost in ["kill", "warn"] {
         let flags = ["--on-lost", on_lost, "--kill-after", "1h"];
-        assert_eq!(rig.run(&flags, &["true"]).finish().await, (0, String::new()));
+        assert_eq!(fixture.run(&flags, &["true"]).finish().await, (0, String::new()));
     }
-    let mut command = rig.command(&[]);
+    let mut command = fixture.command(&[]);
     command.arg(OsStr::from_bytes(b"\xff")).arg("true");
-    let (code, told) = Program::start(command).finish().await;
-    assert_eq!(code, 64, "{told}");
-    assert!(told.contains("not UTF-8"), "{told}");
+    let (code, stderr) = Program::start(command).finish().await;
+    assert_eq!(code, 64, "{stderr}");
+    assert!(stderr.contains("not UTF-8"), "{stderr}");
 }
 
-async fn a_store_in_memory_is_refused(rig: Rig) {
-    let mut rig = rig;
+async fn a_memory_store_is_rejected(fixture: Fixture) {
+    let mut fixture = fixture;
     for url in ["memory://x", "Memory://", " memory://"] {
-        rig = rig.on(url.to_owned());
-        let (code, told) = rig.run(&[], &["true"]).finish().await;
+        fixture = fixture.on(url.to_owned());
+        let (code, stderr) = fixture.run(&[], &["true"]).finish().await;
         assert_eq!(code, 64, "{url:?}");
-        assert!(told.contains("exclude nobody"), "{url:?}: {told}");
+        assert!(stderr.contains("excludes no other process"), "{url:?}: {stderr}");
     }
 }
 
-async fn a_password_is_for_stores_that_take_one(rig: Rig) {
+async fn the_password_variable_is_ignored_for_a_file(fixture: Fixture) {
     let server = RedisServer::start().await;
-    let _: String = server.ask(&["CONFIG", "SET", "requirepass", "word"]).await.unwrap();
-    let rig = rig.on(server.url());
-    // The command inherits the variable, and uses a store of its own.
-    let file = format!("file:{}", rig.file("locks").display());
+    let _: String = server.query(&["CONFIG", "SET", "requirepass", "word"]).await.unwrap();
+    let fixture = fixture.on(server.url());
+    // The command inherits the variable, and uses a file.
+    let file = format!("file:{}", fixture.file("locks").display());
     let inner = ["--store", &file, "run", "inner", "--", "sh", "-c", "exit 5"];
-    let outer = [&[&rig.name, "--", env!("CARGO_BIN_EXE_turnlock")], &inner[..]].concat();
-    let mut command = rig.command(&outer);
+    let outer = [&[&fixture.name, "--", env!("CARGO_BIN_EXE_turnlock")], &inner[..]].concat();
+    let mut command = fixture.command(&outer);
     command.env("TURNLOCK_PASSWORD", "word");
     assert_eq!(Program::start(command).finish().await, (5, String::new()));
-    // Who names a password for a file is mistaken.
-    let password = rig.file("password");
+    // An explicit password for a file is an error.
+    let password = fixture.file("password");
     std::fs::write(&password, "word").unwrap();
-    let words = ["--store", &file, "--password-file", password.to_str().unwrap(), "run", "inner", "true"];
-    let (code, told) = Program::start(rig.turnlock(&words)).finish().await;
-    assert_eq!(code, 64, "{told}");
-    assert!(told.contains("password"), "{told}");
+    let arguments = ["--store", &file, "--password-file", password.to_str().unwrap(), "run", "inner", "true"];
+    let (code, stderr) = Program::start(fixture.turnlock(&arguments)).finish().await;
+    assert_eq!(code, 64, "{stderr}");
+    assert!(stderr.contains("password"), "{stderr}");
 }
 
-async fn a_store_that_is_not_there_is_told(rig: Rig) {
-    // Nobody listens on this port.
-    let rig = rig.on("redis://127.0.0.1:1".to_owned());
+async fn an_unreachable_store_exits_with_69(fixture: Fixture) {
+    // No server listens on this port.
+    let fixture = fixture.on("redis://127.0.0.1:1".to_owned());
     for flags in [vec![], vec!["-n"], vec!["-w", "200ms"], vec!["-q"]] {
         let start = Instant::now();
-        let (code, told) = rig.run(&flags, &["true"]).finish().await;
-        assert_eq!(code, 69, "{flags:?}: {told}");
-        assert!(told.contains("127.0.0.1:1"), "{flags:?}: {told}");
-        assert_eq!(told.matches("refused").count(), 1, "said once: {told}");
-        in_time("it is told", start, ms(10_000));
+        let (code, stderr) = fixture.run(&flags, &["true"]).finish().await;
+        assert_eq!(code, 69, "{flags:?}: {stderr}");
+        assert!(stderr.contains("127.0.0.1:1"), "{flags:?}: {stderr}");
+        assert_eq!(stderr.matches("refused").count(), 1, "the cause is printed once: {stderr}");
+        in_time("the run fails", start, ms(10_000));
     }
-    let (_, told) = rig.run(&["--json"], &["true"]).finish().await;
-    let event: serde_json::Value = serde_json::from_str(&told).expect("an event");
-    assert_eq!(event["event"], "error", "{told}");
-    // One that does not answer.
+    let (_, stderr) = fixture.run(&["--json"], &["true"]).finish().await;
+    let event: serde_json::Value = serde_json::from_str(&stderr).expect("an event");
+    assert_eq!(event["event"], "error", "{stderr}");
+    // A server that does not reply.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let rig = rig.on(format!("redis://{}", listener.local_addr().unwrap()));
+    let fixture = fixture.on(format!("redis://{}", listener.local_addr().unwrap()));
     let start = Instant::now();
-    assert_eq!(rig.run(&["-w", "300ms"], &["true"]).code().await, 69);
-    in_time("it is told", start, ms(10_000));
+    assert_eq!(fixture.run(&["-w", "300ms"], &["true"]).code().await, 69);
+    in_time("the run fails", start, ms(10_000));
 }
 
-async fn something_else_under_the_name_is_told(rig: Rig) {
-    let client = rig.client().await;
-    client.semaphore(&rig.name).try_set_permits(1).await.unwrap();
-    let (code, told) = rig.run(&[], &["true"]).finish().await;
-    assert_eq!(code, 65, "{told}");
-    assert!(told.contains("left as it is"), "{told}");
-    // A hash of another program looks like a lock, but never becomes free.
+async fn a_key_that_is_not_a_lock_exits_with_65(fixture: Fixture) {
+    let client = fixture.client().await;
+    client.semaphore(&fixture.name).try_set_permits(1).await.unwrap();
+    let (code, stderr) = fixture.run(&[], &["true"]).finish().await;
+    assert_eq!(code, 65, "{stderr}");
+    // On Redis a semaphore is a plain number.
+    let is_named = stderr.contains("is not a lock") || stderr.contains("is in use as a semaphore");
+    assert!(is_named, "{stderr}");
+    // A hash of another program looks like a lock that is never released.
     let server = RedisServer::start().await;
-    let _: i64 = server.ask(&["HSET", &rig.name, "f", "v"]).await.unwrap();
-    let rig = rig.on(server.url());
+    let _: i64 = server.query(&["HSET", &fixture.name, "f", "v"]).await.unwrap();
+    let fixture = fixture.on(server.url());
     for flags in [vec![], vec!["-n"], vec!["-w", "60s"], vec!["--fair"], vec!["--fenced"], vec!["-s"]] {
         let start = Instant::now();
-        let (code, told) = rig.run(&flags, &["true"]).finish().await;
-        assert_eq!(code, 65, "{flags:?}: {told}");
-        assert!(told.contains("left as it is"), "{flags:?}: {told}");
+        let (code, stderr) = fixture.run(&flags, &["true"]).finish().await;
+        assert_eq!(code, 65, "{flags:?}: {stderr}");
+        assert!(stderr.contains("is not a lock"), "{flags:?}: {stderr}");
         assert!(start.elapsed() < ms(20_000), "{flags:?}");
     }
 }

@@ -16,12 +16,12 @@ fn lease(millis: u64) -> Lease {
 
 fn with_permits(permits: u64) -> PermitSemaphoreState {
     let mut state = PermitSemaphoreState::default();
-    state.perform(at(0), Deed::SetOnce(permits), &OwnerId::from_wire("set"));
+    state.perform(at(0), CounterOp::SetOnce(permits), &OwnerId::from_wire("set"));
     state
 }
 
 fn with_claim<T>(owner: &str, permits: u32, step: impl FnOnce(&Claim<'_>) -> T) -> T {
-    let name = LockName::of(Kind::Permits, "", "n").expect("a good name");
+    let name = LockName::of(Kind::Permits, "", "n").expect("a valid name");
     let owner = OwnerId::from_wire(owner);
     step(&Claim { permits, ..Claim::new(&name, &owner, 1) })
 }
@@ -32,12 +32,17 @@ fn acquire(
     owner: &str,
     permits: u32,
     millis: u64,
-) -> (Acquired, Wake) {
-    let wish = Wish { lease: lease(millis), waits: true, highest_token: 0 };
-    with_claim(owner, permits, |claim| state.acquire(at(now), claim, &wish))
+) -> (Acquired, Notification) {
+    let options = AcquireOptions { lease: lease(millis), waits: true, highest_token: 0 };
+    with_claim(owner, permits, |claim| state.acquire(at(now), claim, &options))
 }
 
-fn release(state: &mut PermitSemaphoreState, now: u64, owner: &str, permits: u32) -> (Released, Wake) {
+fn release(
+    state: &mut PermitSemaphoreState,
+    now: u64,
+    owner: &str,
+    permits: u32,
+) -> (Released, Notification) {
     with_claim(owner, permits, |claim| state.release(at(now), claim))
 }
 
@@ -50,40 +55,40 @@ fn free(state: &mut PermitSemaphoreState, now: u64) -> Option<i64> {
 }
 
 #[test]
-fn a_hold_takes_once_and_gives_back_once() {
+fn a_repeated_acquire_or_release_counts_once() {
     let mut state = with_permits(3);
     for _ in 0..2 {
-        assert_eq!(acquire(&mut state, 0, A, 2, 100), (Acquired::Granted, Wake::Nobody));
+        assert_eq!(acquire(&mut state, 0, A, 2, 100), (Acquired::Granted, Notification::None));
     }
     assert_eq!(free(&mut state, 0), Some(1));
     let busy = Acquired::Busy { ttl: Some(Duration::from_millis(60)) };
-    assert_eq!(acquire(&mut state, 40, B, 2, 100), (busy, Wake::Nobody));
-    assert_eq!(release(&mut state, 50, A, 2), (Released::Freed, Wake::Listeners));
-    assert_eq!(release(&mut state, 50, A, 2), (Released::NotHeld, Wake::Nobody));
+    assert_eq!(acquire(&mut state, 40, B, 2, 100), (busy, Notification::None));
+    assert_eq!(release(&mut state, 50, A, 2), (Released::Freed, Notification::Subscribers));
+    assert_eq!(release(&mut state, 50, A, 2), (Released::NotHeld, Notification::None));
     assert_eq!(free(&mut state, 50), Some(3));
 }
 
 #[test]
-fn what_ran_out_is_free_and_the_next_one_who_comes_tells() {
+fn expired_permits_are_free_and_the_next_acquire_notifies() {
     let mut state = with_permits(2);
     acquire(&mut state, 0, A, 2, 100);
     assert_eq!((free(&mut state, 99), free(&mut state, 100)), (Some(0), Some(2)));
     assert_eq!(renew(&mut state, 100, A, 2, 100), Renewed::NotHeld);
-    assert_eq!(acquire(&mut state, 100, B, 1, 100), (Acquired::Granted, Wake::Listeners));
+    assert_eq!(acquire(&mut state, 100, B, 1, 100), (Acquired::Granted, Notification::Subscribers));
     assert_eq!(free(&mut state, 100), Some(1));
-    assert_eq!(release(&mut state, 100, A, 2), (Released::NotHeld, Wake::Nobody));
+    assert_eq!(release(&mut state, 100, A, 2), (Released::NotHeld, Notification::None));
 }
 
 #[test]
-fn a_late_holder_gives_back_what_it_had_lost_and_is_told_so() {
+fn a_late_release_returns_the_permit_and_replies_not_held() {
     let mut state = with_permits(1);
     acquire(&mut state, 0, A, 1, 100);
-    assert_eq!(release(&mut state, 100, A, 1), (Released::NotHeld, Wake::Listeners));
-    assert_eq!(acquire(&mut state, 100, B, 1, 100), (Acquired::Granted, Wake::Nobody));
+    assert_eq!(release(&mut state, 100, A, 1), (Released::NotHeld, Notification::Subscribers));
+    assert_eq!(acquire(&mut state, 100, B, 1, 100), (Acquired::Granted, Notification::None));
 }
 
 #[test]
-fn no_lease_is_shortened() {
+fn a_renewal_never_shortens_a_lease() {
     let mut state = with_permits(1);
     acquire(&mut state, 0, A, 1, 100);
     acquire(&mut state, 10, A, 1, 20);
@@ -95,49 +100,61 @@ fn no_lease_is_shortened() {
 }
 
 #[test]
-fn nothing_is_given_back_to_a_number_that_is_lost() {
+fn permits_of_a_deleted_count_are_not_returned() {
     let mut state = with_permits(2);
     acquire(&mut state, 0, A, 1, 100);
     acquire(&mut state, 0, B, 1, 50);
-    state.lose_number();
-    assert_eq!(release(&mut state, 10, A, 1), (Released::NotHeld, Wake::Nobody));
+    state.delete_count();
+    assert_eq!(release(&mut state, 10, A, 1), (Released::NotHeld, Notification::None));
     assert_eq!(
         acquire(&mut state, 60, A, 1, 100),
-        (Acquired::Busy { ttl: None }, Wake::Nobody),
-        "and what ran out is gone with it"
+        (Acquired::Busy { ttl: None }, Notification::None),
+        "expired permits are gone with the count"
     );
     assert_eq!(state.snapshot(at(60)), Snapshot::default());
 }
 
 #[test]
-fn the_total_counts_what_is_taken() {
+fn the_total_includes_taken_permits() {
     let mut state = with_permits(3);
     acquire(&mut state, 0, A, 2, 100);
     let [one, two, three, four, five, six] = ["1", "2", "3", "4", "5", "6"].map(OwnerId::from_wire);
-    assert_eq!(state.perform(at(0), Deed::SetTotal(5), &one), (3, Wake::Listeners));
-    assert_eq!(state.perform(at(0), Deed::SetTotal(5), &two), (3, Wake::Nobody));
-    assert_eq!(state.perform(at(0), Deed::SetTotal(1), &three), (-1, Wake::Listeners));
-    assert_eq!(state.perform(at(0), Deed::Add(-1), &four), (-2, Wake::Nobody));
-    assert_eq!(state.perform(at(0), Deed::Add(-1), &four), (-2, Wake::Nobody));
+    assert_eq!(state.perform(at(0), CounterOp::SetTotal(5), &one), (3, Notification::Subscribers));
+    assert_eq!(state.perform(at(0), CounterOp::SetTotal(5), &two), (3, Notification::None));
+    assert_eq!(state.perform(at(0), CounterOp::SetTotal(1), &three), (-1, Notification::Subscribers));
+    assert_eq!(state.perform(at(0), CounterOp::Add(-1), &four), (-2, Notification::None));
+    assert_eq!(state.perform(at(0), CounterOp::Add(-1), &four), (-2, Notification::None));
     assert_eq!(free(&mut state, 100), Some(0));
     for _ in 0..2 {
-        assert_eq!(state.perform(at(100), Deed::Delete, &five), (1, Wake::Nobody));
+        assert_eq!(state.perform(at(100), CounterOp::Delete, &five), (1, Notification::None));
     }
-    assert_eq!(state.perform(at(100), Deed::Delete, &six), (0, Wake::Nobody));
+    assert_eq!(state.perform(at(100), CounterOp::Delete, &six), (0, Notification::None));
 }
 
 #[test]
-fn what_is_kept_ends_when_its_owner_said() {
+fn unlock_after_sets_the_end_of_a_hold() {
     let mut state = with_permits(3);
-    let keep = |state: &mut PermitSemaphoreState, now, permits, millis| {
-        with_claim(A, permits, |claim| state.keep(at(now), claim, lease(millis)))
+    let unlock_after = |state: &mut PermitSemaphoreState, now, permits, millis| {
+        with_claim(A, permits, |claim| state.unlock_after(at(now), claim, lease(millis)))
     };
-    assert_eq!(keep(&mut state, 0, 2, 50), (Renewed::NotHeld, Wake::Nobody), "takes nothing");
+    assert_eq!(
+        unlock_after(&mut state, 0, 2, 50),
+        (Renewed::NotHeld, Notification::None),
+        "acquires nothing"
+    );
     acquire(&mut state, 0, A, 2, 100);
-    assert_eq!(keep(&mut state, 0, 3, 50), (Renewed::NotHeld, Wake::Nobody), "all or none");
-    assert_eq!(keep(&mut state, 0, 2, 200), (Renewed::Renewed, Wake::Nobody));
+    assert_eq!(unlock_after(&mut state, 0, 3, 50), (Renewed::NotHeld, Notification::None), "all or none");
+    assert_eq!(unlock_after(&mut state, 0, 2, 200), (Renewed::Renewed, Notification::None));
     assert_eq!(free(&mut state, 199), Some(1));
-    assert_eq!(keep(&mut state, 100, 2, 50), (Renewed::Renewed, Wake::Listeners), "sooner than was told");
+    assert_eq!(
+        unlock_after(&mut state, 100, 2, 50),
+        (Renewed::Renewed, Notification::Subscribers),
+        "sooner than the waiters know"
+    );
     assert_eq!((free(&mut state, 149), free(&mut state, 150)), (Some(1), Some(3)));
-    assert_eq!(keep(&mut state, 150, 2, 50), (Renewed::NotHeld, Wake::Nobody), "revives nothing");
+    assert_eq!(
+        unlock_after(&mut state, 150, 2, 50),
+        (Renewed::NotHeld, Notification::None),
+        "revives no hold"
+    );
 }

@@ -4,14 +4,14 @@ use crate::LockName;
 const READ: Kind = Kind::Read;
 const WRITE: Kind = Kind::Write;
 
-/// A lock with short words for its steps; owners are texts, times and leases milliseconds.
+/// A lock with short names for its steps. Owners are texts, times and leases are milliseconds.
 #[derive(Default)]
-struct Scene {
+struct Fixture {
     lock: ReadWriteLockState,
     now: u64,
 }
 
-impl Scene {
+impl Fixture {
     fn at(&mut self, now: u64) -> &mut Self {
         self.now = now;
         self
@@ -21,11 +21,11 @@ impl Scene {
         Now { moment: Moment::from_micros(0) + ms(self.now), wall: 0 }
     }
 
-    fn take(&mut self, side: Kind, owner: &str, target: u32, lease: u64) -> Acquired {
-        self.take_under(side, owner, None, target, lease)
+    fn acquire(&mut self, side: Kind, owner: &str, target: u32, lease: u64) -> Acquired {
+        self.acquire_under(side, owner, None, target, lease)
     }
 
-    fn take_under(
+    fn acquire_under(
         &mut self,
         side: Kind,
         owner: &str,
@@ -35,11 +35,12 @@ impl Scene {
     ) -> Acquired {
         let (name, owner, under) = (name(side), OwnerId::from_wire(owner), under.map(OwnerId::from_wire));
         let claim = Claim { under: under.as_ref(), ..Claim::new(&name, &owner, target) };
-        let wish = Wish { lease: Lease::new(ms(lease)).expect("valid"), waits: true, highest_token: 0 };
-        self.lock.acquire(self.now(), &claim, &wish).0
+        let options =
+            AcquireOptions { lease: Lease::new(ms(lease)).expect("valid"), waits: true, highest_token: 0 };
+        self.lock.acquire(self.now(), &claim, &options).0
     }
 
-    fn leave(&mut self, side: Kind, owner: &str, target: u32) -> (Released, Wake) {
+    fn release(&mut self, side: Kind, owner: &str, target: u32) -> (Released, Notification) {
         let (name, owner) = (name(side), OwnerId::from_wire(owner));
         self.lock.release(self.now(), &Claim::new(&name, &owner, target))
     }
@@ -50,15 +51,19 @@ impl Scene {
         self.lock.renew(self.now(), &Claim::new(&name, &owner, 1), lease)
     }
 
-    fn keep(&mut self, side: Kind, owner: &str, lease: u64) -> (Renewed, Wake) {
+    fn unlock_after(&mut self, side: Kind, owner: &str, lease: u64) -> (Renewed, Notification) {
         let (name, owner) = (name(side), OwnerId::from_wire(owner));
-        self.lock.keep(self.now(), &Claim::new(&name, &owner, 1), Lease::new(ms(lease)).expect("valid"))
+        self.lock.unlock_after(
+            self.now(),
+            &Claim::new(&name, &owner, 1),
+            Lease::new(ms(lease)).expect("valid"),
+        )
     }
 
-    /// The holders as one text, and how long the whole lasts.
-    fn picture(&mut self) -> (String, Option<Duration>) {
+    /// The holders as one text, and the rest of the lease of the whole.
+    fn summary(&mut self) -> (String, Option<Duration>) {
         let snapshot = self.lock.snapshot(self.now());
-        let holder = |holder: &HolderPicture| match holder.ttl {
+        let holder = |holder: &HolderSnapshot| match holder.ttl {
             Some(ttl) => format!("{} reads {} for {}", holder.owner, holder.count, ttl.as_millis()),
             None => format!("{} writes {}", holder.owner, holder.count),
         };
@@ -67,7 +72,7 @@ impl Scene {
 }
 
 fn name(side: Kind) -> LockName {
-    LockName::of(side, "", "n").expect("a good name")
+    LockName::of(side, "", "n").expect("a valid name")
 }
 
 fn ms(millis: u64) -> Duration {
@@ -79,140 +84,159 @@ fn busy(millis: u64) -> Acquired {
 }
 
 const GRANTED: Acquired = Acquired::Granted;
-const FREED: (Released, Wake) = (Released::Freed, Wake::Listeners);
-const LEFT: (Released, Wake) = (Released::Freed, Wake::Nobody);
-const LOWERED: (Released, Wake) = (Released::Lowered, Wake::Nobody);
-const NOT_HELD: (Released, Wake) = (Released::NotHeld, Wake::Nobody);
+const FREED: (Released, Notification) = (Released::Freed, Notification::Subscribers);
+const FREED_ONE: (Released, Notification) = (Released::Freed, Notification::None);
+const STILL_HELD: (Released, Notification) = (Released::StillHeld, Notification::None);
+const NOT_HELD: (Released, Notification) = (Released::NotHeld, Notification::None);
 
 #[test]
-fn readers_share_and_a_writer_is_alone() {
-    let mut scene = Scene::default();
-    assert_eq!(scene.take(READ, "a", 1, 100), GRANTED);
-    assert_eq!(scene.take(READ, "b", 1, 50), GRANTED);
-    assert_eq!(scene.take(WRITE, "w", 1, 100), busy(100));
-    assert_eq!(scene.leave(READ, "a", 0), LEFT);
-    // The lock lasts as long as the longest that is left.
-    assert_eq!(scene.picture(), ("b reads 1 for 50".to_owned(), Some(ms(50))));
-    assert_eq!(scene.leave(READ, "b", 0), FREED);
-    assert_eq!(scene.take(WRITE, "w", 1, 100), GRANTED);
-    assert_eq!((scene.take(READ, "c", 1, 100), scene.take(WRITE, "v", 1, 100)), (busy(100), busy(100)));
-    assert_eq!(scene.leave(WRITE, "w", 0), FREED);
-    assert!(scene.lock.is_free(scene.now()));
+fn readers_share_and_a_writer_excludes_all() {
+    let mut fixture = Fixture::default();
+    assert_eq!(fixture.acquire(READ, "a", 1, 100), GRANTED);
+    assert_eq!(fixture.acquire(READ, "b", 1, 50), GRANTED);
+    assert_eq!(fixture.acquire(WRITE, "w", 1, 100), busy(100));
+    assert_eq!(fixture.release(READ, "a", 0), FREED_ONE);
+    // The lock lasts as long as the longest remaining lease.
+    assert_eq!(fixture.summary(), ("b reads 1 for 50".to_owned(), Some(ms(50))));
+    assert_eq!(fixture.release(READ, "b", 0), FREED);
+    assert_eq!(fixture.acquire(WRITE, "w", 1, 100), GRANTED);
+    assert_eq!(
+        (fixture.acquire(READ, "c", 1, 100), fixture.acquire(WRITE, "v", 1, 100)),
+        (busy(100), busy(100))
+    );
+    assert_eq!(fixture.release(WRITE, "w", 0), FREED);
+    assert!(fixture.lock.is_free(fixture.now()));
 }
 
 #[test]
-fn steps_that_arrive_twice_count_once_and_never_shorten() {
-    let mut scene = Scene::default();
+fn a_repeated_step_counts_once_and_never_shortens_a_lease() {
+    let mut fixture = Fixture::default();
     for side in [READ, WRITE] {
         for (target, lease) in [(1, 100), (1, 100), (2, 50), (2, 50), (1, 20)] {
-            assert_eq!(scene.take(side, "a", target, lease), GRANTED);
+            assert_eq!(fixture.acquire(side, "a", target, lease), GRANTED);
         }
-        assert_eq!(scene.renew(side, "a", 30), Renewed::Longer);
-        assert_eq!(scene.picture().1, Some(ms(100)));
-        assert_eq!(scene.renew(side, "a", 100), Renewed::Renewed);
-        assert_eq!((scene.leave(side, "a", 1), scene.leave(side, "a", 1)), (LOWERED, LOWERED));
-        assert_eq!((scene.leave(side, "a", 0), scene.leave(side, "a", 0)), (FREED, NOT_HELD));
-        assert_eq!(scene.take(side, "a", 2, 100), Acquired::Gone);
+        assert_eq!(fixture.renew(side, "a", 30), Renewed::Longer);
+        assert_eq!(fixture.summary().1, Some(ms(100)));
+        assert_eq!(fixture.renew(side, "a", 100), Renewed::Renewed);
+        assert_eq!((fixture.release(side, "a", 1), fixture.release(side, "a", 1)), (STILL_HELD, STILL_HELD));
+        assert_eq!((fixture.release(side, "a", 0), fixture.release(side, "a", 0)), (FREED, NOT_HELD));
+        assert_eq!(fixture.acquire(side, "a", 2, 100), Acquired::Gone);
     }
 }
 
 #[test]
-fn new_readers_stay_behind_a_writer_that_waits_for_readers() {
-    let mut scene = Scene::default();
-    scene.take(READ, "a", 1, 10_000);
-    scene.take(WRITE, "w", 1, 100);
-    assert_eq!(scene.at(1_000).take(READ, "b", 1, 100), busy(2_000));
-    assert_eq!(scene.take(READ, "a", 2, 100), GRANTED);
-    // The word stays the first writer's.
-    scene.take(WRITE, "v", 1, 100);
-    assert_eq!(scene.leave(WRITE, "v", 0), NOT_HELD);
-    assert_eq!(scene.leave(WRITE, "w", 0), (Released::NotHeld, Wake::Listeners));
-    assert_eq!(scene.take(READ, "b", 1, 100), GRANTED);
-    scene.take(WRITE, "w", 1, 100);
-    assert_eq!(scene.at(4_000).take(READ, "c", 1, 100), GRANTED);
+fn a_waiting_writer_blocks_new_readers() {
+    let mut fixture = Fixture::default();
+    fixture.acquire(READ, "a", 1, 10_000);
+    fixture.acquire(WRITE, "w", 1, 100);
+    assert_eq!(fixture.at(1_000).acquire(READ, "b", 1, 100), busy(2_000));
+    assert_eq!(fixture.acquire(READ, "a", 2, 100), GRANTED);
+    // The intent stays that of the first writer.
+    fixture.acquire(WRITE, "v", 1, 100);
+    assert_eq!(fixture.release(WRITE, "v", 0), NOT_HELD);
+    assert_eq!(fixture.release(WRITE, "w", 0), (Released::NotHeld, Notification::Subscribers));
+    assert_eq!(fixture.acquire(READ, "b", 1, 100), GRANTED);
+    fixture.acquire(WRITE, "w", 1, 100);
+    assert_eq!(fixture.at(4_000).acquire(READ, "c", 1, 100), GRANTED);
 }
 
 #[test]
-fn a_writer_may_read_and_go_on_reading() {
-    let mut scene = Scene::default();
-    scene.take(WRITE, "w", 1, 1_000);
-    assert_eq!(scene.take(READ, "r", 1, 100), busy(1_000));
-    assert_eq!(scene.take_under(READ, "r", Some("w"), 1, 100), GRANTED);
-    assert_eq!(scene.take_under(READ, "s", Some("w"), 1, 200), GRANTED);
-    // Java's way: the same owner on both sides.
-    assert_eq!(scene.take(READ, "w", 1, 50), GRANTED);
-    assert_eq!(scene.leave(READ, "w", 0), LEFT);
-    assert_eq!(scene.picture().1, Some(ms(1_000)));
-    assert_eq!(scene.leave(WRITE, "w", 0), FREED);
-    assert_eq!(scene.picture(), ("r reads 1 for 100, s reads 1 for 200".to_owned(), Some(ms(200))));
-    assert_eq!(scene.take(READ, "other", 1, 100), GRANTED);
+fn a_writer_may_read_and_keep_its_read_holds() {
+    let mut fixture = Fixture::default();
+    fixture.acquire(WRITE, "w", 1, 1_000);
+    assert_eq!(fixture.acquire(READ, "r", 1, 100), busy(1_000));
+    assert_eq!(fixture.acquire_under(READ, "r", Some("w"), 1, 100), GRANTED);
+    assert_eq!(fixture.acquire_under(READ, "s", Some("w"), 1, 200), GRANTED);
+    // As in Java: the same owner on both sides.
+    assert_eq!(fixture.acquire(READ, "w", 1, 50), GRANTED);
+    assert_eq!(fixture.release(READ, "w", 0), FREED_ONE);
+    assert_eq!(fixture.summary().1, Some(ms(1_000)));
+    assert_eq!(fixture.release(WRITE, "w", 0), FREED);
+    assert_eq!(fixture.summary(), ("r reads 1 for 100, s reads 1 for 200".to_owned(), Some(ms(200))));
+    assert_eq!(fixture.acquire(READ, "other", 1, 100), GRANTED);
 }
 
 #[test]
-fn a_reader_that_died_stands_in_nobodys_way() {
-    let mut scene = Scene::default();
-    scene.take(READ, "dead", 1, 50);
-    scene.take(READ, "alive", 1, 100);
-    assert_eq!(scene.at(60).renew(READ, "dead", 100), Renewed::NotHeld);
-    assert_eq!(scene.renew(READ, "alive", 0), Renewed::Renewed);
-    assert_eq!(scene.picture(), ("alive reads 1 for 40".to_owned(), Some(ms(40))));
-    assert_eq!(scene.take(READ, "dead", 2, 100), Acquired::Gone);
-    assert_eq!(scene.leave(READ, "alive", 0), FREED);
+fn an_expired_reader_blocks_no_owner() {
+    let mut fixture = Fixture::default();
+    fixture.acquire(READ, "dead", 1, 50);
+    fixture.acquire(READ, "alive", 1, 100);
+    assert_eq!(fixture.at(60).renew(READ, "dead", 100), Renewed::NotHeld);
+    assert_eq!(fixture.renew(READ, "alive", 0), Renewed::Renewed);
+    assert_eq!(fixture.summary(), ("alive reads 1 for 40".to_owned(), Some(ms(40))));
+    assert_eq!(fixture.acquire(READ, "dead", 2, 100), Acquired::Gone);
+    assert_eq!(fixture.release(READ, "alive", 0), FREED);
 
-    scene.take(READ, "dead", 1, 50);
-    scene.take(READ, "gone", 1, 100);
-    scene.lock.expire_reader(&OwnerId::from_wire("gone"));
-    assert_eq!(scene.at(111).take(WRITE, "w", 1, 20), GRANTED);
-    assert_eq!(scene.picture(), ("w writes 1".to_owned(), Some(ms(20))));
-    scene.at(131);
-    assert!(scene.lock.is_free(scene.now()));
+    fixture.acquire(READ, "dead", 1, 50);
+    fixture.acquire(READ, "gone", 1, 100);
+    fixture.lock.expire_reader(&OwnerId::from_wire("gone"));
+    assert_eq!(fixture.at(111).acquire(WRITE, "w", 1, 20), GRANTED);
+    assert_eq!(fixture.summary(), ("w writes 1".to_owned(), Some(ms(20))));
+    fixture.at(131);
+    assert!(fixture.lock.is_free(fixture.now()));
 }
 
 #[test]
-fn force_frees_only_the_side_that_is_held() {
-    let mut scene = Scene::default();
+fn a_forced_unlock_ends_only_the_side_that_is_held() {
+    let mut fixture = Fixture::default();
     for (held, other) in [(READ, WRITE), (WRITE, READ)] {
-        scene.take(held, "a", 1, 100);
-        assert_eq!(scene.lock.force_unlock(scene.now(), other), (false, Wake::Nobody));
-        assert_eq!(scene.lock.force_unlock(scene.now(), held), (true, Wake::Listeners));
-        assert_eq!(scene.lock.force_unlock(scene.now(), held), (false, Wake::Nobody));
-        assert_eq!(scene.picture(), (String::new(), None));
+        fixture.acquire(held, "a", 1, 100);
+        assert_eq!(fixture.lock.force_unlock(fixture.now(), other), (false, Notification::None));
+        assert_eq!(fixture.lock.force_unlock(fixture.now(), held), (true, Notification::Subscribers));
+        assert_eq!(fixture.lock.force_unlock(fixture.now(), held), (false, Notification::None));
+        assert_eq!(fixture.summary(), (String::new(), None));
     }
 }
 
 #[test]
-fn what_is_kept_ends_when_its_owner_said() {
-    let mut scene = Scene::default();
-    scene.take(READ, "a", 1, 300);
-    scene.take(READ, "b", 1, 100);
-    assert_eq!(scene.keep(READ, "c", 50), (Renewed::NotHeld, Wake::Nobody));
-    assert_eq!(scene.keep(WRITE, "a", 50), (Renewed::NotHeld, Wake::Nobody), "it reads");
-    assert_eq!(scene.keep(READ, "a", 50), (Renewed::Renewed, Wake::Listeners));
-    assert_eq!(scene.picture(), ("a reads 1 for 50, b reads 1 for 100".to_owned(), Some(ms(100))));
-    assert_eq!(scene.keep(READ, "a", 70), (Renewed::Renewed, Wake::Nobody), "another reads longer");
-    assert_eq!(scene.keep(READ, "a", 200), (Renewed::Renewed, Wake::Nobody));
-    assert_eq!(scene.picture(), ("a reads 1 for 200, b reads 1 for 100".to_owned(), Some(ms(200))));
-    assert_eq!(scene.at(200).keep(READ, "a", 50), (Renewed::NotHeld, Wake::Nobody), "revives nothing");
+fn unlock_after_sets_the_end_of_a_hold() {
+    let mut fixture = Fixture::default();
+    fixture.acquire(READ, "a", 1, 300);
+    fixture.acquire(READ, "b", 1, 100);
+    assert_eq!(fixture.unlock_after(READ, "c", 50), (Renewed::NotHeld, Notification::None));
+    assert_eq!(
+        fixture.unlock_after(WRITE, "a", 50),
+        (Renewed::NotHeld, Notification::None),
+        "it holds the read side"
+    );
+    assert_eq!(fixture.unlock_after(READ, "a", 50), (Renewed::Renewed, Notification::Subscribers));
+    assert_eq!(fixture.summary(), ("a reads 1 for 50, b reads 1 for 100".to_owned(), Some(ms(100))));
+    assert_eq!(
+        fixture.unlock_after(READ, "a", 70),
+        (Renewed::Renewed, Notification::None),
+        "another reader lasts longer"
+    );
+    assert_eq!(fixture.unlock_after(READ, "a", 200), (Renewed::Renewed, Notification::None));
+    assert_eq!(fixture.summary(), ("a reads 1 for 200, b reads 1 for 100".to_owned(), Some(ms(200))));
+    assert_eq!(
+        fixture.at(200).unlock_after(READ, "a", 50),
+        (Renewed::NotHeld, Notification::None),
+        "revives no hold"
+    );
 
-    scene.take(WRITE, "w", 1, 300);
-    scene.take_under(READ, "r", Some("w"), 1, 100);
-    assert_eq!(scene.keep(READ, "r", 50), (Renewed::Renewed, Wake::Nobody), "the writer's lease stays");
-    assert_eq!(scene.picture(), ("r reads 1 for 50, w writes 1".to_owned(), Some(ms(300))));
-    assert_eq!(scene.keep(WRITE, "w", 20), (Renewed::Renewed, Wake::Listeners));
-    assert_eq!(scene.picture().1, Some(ms(50)), "not before the one who reads under it");
-    assert_eq!(scene.keep(WRITE, "w", 400), (Renewed::Renewed, Wake::Nobody));
-    assert_eq!(scene.picture().1, Some(ms(400)));
+    fixture.acquire(WRITE, "w", 1, 300);
+    fixture.acquire_under(READ, "r", Some("w"), 1, 100);
+    assert_eq!(
+        fixture.unlock_after(READ, "r", 50),
+        (Renewed::Renewed, Notification::None),
+        "the lease of the writer stays"
+    );
+    assert_eq!(fixture.summary(), ("r reads 1 for 50, w writes 1".to_owned(), Some(ms(300))));
+    assert_eq!(fixture.unlock_after(WRITE, "w", 20), (Renewed::Renewed, Notification::Subscribers));
+    assert_eq!(fixture.summary().1, Some(ms(50)), "not before its read holds");
+    assert_eq!(fixture.unlock_after(WRITE, "w", 400), (Renewed::Renewed, Notification::None));
+    assert_eq!(fixture.summary().1, Some(ms(400)));
 }
 
 #[test]
-fn a_lease_that_is_longer_than_a_hold_needs_is_told_to_its_owner() {
-    let mut scene = Scene::default();
-    scene.take(WRITE, "w", 1, 1_000);
-    scene.take_under(READ, "r", Some("w"), 1, 5_000);
-    // Those who read under it are the reason.
-    assert_eq!(scene.renew(WRITE, "w", 1_000), Renewed::Renewed);
-    assert_eq!(scene.renew(READ, "r", 1_000), Renewed::Longer);
-    scene.take(WRITE, "w", 2, 9_000);
-    assert_eq!(scene.renew(WRITE, "w", 1_000), Renewed::Longer);
-    assert_eq!(scene.renew(READ, "r", 5_000), Renewed::Renewed, "the end of the writer is not its business");
+fn a_renewal_reports_a_lease_that_is_longer_than_requested() {
+    let mut fixture = Fixture::default();
+    fixture.acquire(WRITE, "w", 1, 1_000);
+    fixture.acquire_under(READ, "r", Some("w"), 1, 5_000);
+    // The read hold is the reason.
+    assert_eq!(fixture.renew(WRITE, "w", 1_000), Renewed::Renewed);
+    assert_eq!(fixture.renew(READ, "r", 1_000), Renewed::Longer);
+    fixture.acquire(WRITE, "w", 2, 9_000);
+    assert_eq!(fixture.renew(WRITE, "w", 1_000), Renewed::Longer);
+    assert_eq!(fixture.renew(READ, "r", 5_000), Renewed::Renewed, "the end of the writer does not matter");
 }

@@ -1,39 +1,41 @@
-//! Which file systems are local to a machine.
+//! Which file systems are local to one machine.
 
 use std::path::Path;
 
-use super::trouble::Trouble;
+use super::file_error::FileError;
 
-/// Refuses a path whose file system is not known to be local. Locks of the system, and `SQLite`'s shared memory, often mean
-/// nothing between machines: each would take the holds of the others for those of dead processes.
-pub(super) fn check(path: &Path) -> Result<(), Trouble> {
-    let Err(name) = look_at(path) else { return Ok(()) };
-    Err(Trouble::misplaced(format!(
-        "{} is not known to be on a local disk (its file system is {name}): where several machines share it, each voids the \
-         locks of the others. Name a file on a local disk, or use Redis. If only this machine uses it, as with directories \
-         that a container or a virtual machine has from its host, write ?any_file_system=yes after the path",
+/// Rejects a path whose file system is not known to be local.
+///
+/// File locks, and the memory that `SQLite` shares between processes, often do not work between machines:
+/// each machine would consider the processes of the others dead, and end their holds.
+pub(super) fn check(path: &Path) -> Result<(), FileError> {
+    let Err(name) = check_local(path) else { return Ok(()) };
+    Err(FileError::bad_path(format!(
+        "{} is not known to be on a local disk (file system: {name}). If several machines use the file, each ends the \
+         locks of the others. Use a path on a local disk, or Redis. If only this machine uses it, such as a directory \
+         shared by the host of a container or virtual machine, add ?any_file_system=yes to the path",
         path.display()
     )))
 }
 
-/// The name of the file system, if it is not known to be local.
+/// Returns the name of the file system as the error if it is not known to be local.
 #[cfg(any(target_os = "linux", target_os = "android"))]
-fn look_at(path: &Path) -> Result<(), String> {
-    let found = rustix::fs::statfs(path).map_err(|error| format!("unknown: {error}"))?;
-    // A number of 32 bits, which is negative on some systems.
-    judge(u64::try_from(i128::from(found.f_type) & 0xFFFF_FFFF).unwrap_or_default())
+fn check_local(path: &Path) -> Result<(), String> {
+    let found = rustix::fs::statfs(path).map_err(|error| format!("unknown, {error}"))?;
+    // A 32-bit number, which is negative on some architectures.
+    classify(u64::try_from(i128::from(found.f_type) & 0xFFFF_FFFF).unwrap_or_default())
 }
 
 #[cfg(any(target_vendor = "apple", target_os = "freebsd", target_os = "dragonfly", target_os = "openbsd"))]
-fn look_at(path: &Path) -> Result<(), String> {
-    /// The same number on all of them.
+fn check_local(path: &Path) -> Result<(), String> {
+    /// The same number on all of these systems.
     const MNT_LOCAL: u64 = 0x1000;
-    let found = rustix::fs::statfs(path).map_err(|error| format!("unknown: {error}"))?;
+    let found = rustix::fs::statfs(path).map_err(|error| format!("unknown, {error}"))?;
     let flags = u64::try_from(found.f_flags).unwrap_or_default();
     if flags & MNT_LOCAL != 0 { Ok(()) } else { Err("not marked as local".to_owned()) }
 }
 
-/// Other systems do not say it in a way that is known here.
+/// There is no known way to find out on other systems.
 #[cfg(not(any(
     target_os = "linux",
     target_os = "android",
@@ -42,21 +44,22 @@ fn look_at(path: &Path) -> Result<(), String> {
     target_os = "dragonfly",
     target_os = "openbsd"
 )))]
-fn look_at(_: &Path) -> Result<(), String> {
+fn check_local(_: &Path) -> Result<(), String> {
     Err("unknown".to_owned())
 }
 
-/// What the number of a file system on Linux says; if it is not known to be local, its name.
+/// Classifies the type number of a file system on Linux. Returns its name as the error if it is not local.
 #[cfg(any(target_os = "linux", target_os = "android"))]
-fn judge(number: u64) -> Result<(), String> {
+fn classify(number: u64) -> Result<(), String> {
     if LOCAL.iter().any(|(local, _)| *local == number) {
         return Ok(());
     }
     let known = OTHERS.iter().find(|(other, _)| *other == number);
-    Err(known.map_or_else(|| format!("of the unknown type {number:#x}"), |(_, name)| (*name).to_owned()))
+    Err(known.map_or_else(|| format!("unknown type {number:#x}"), |(_, name)| (*name).to_owned()))
 }
 
-/// What only one kernel can have mounted for writing. Overlay takes no network file system for the layer that is written.
+/// File systems that only one kernel can mount for writing. Overlay accepts no network file system as its
+/// upper layer.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const LOCAL: [(u64, &str); 19] = [
     (0xEF53, "ext2, ext3, ext4"),
@@ -80,7 +83,7 @@ const LOCAL: [(u64, &str); 19] = [
     (0x794C_7630, "overlay"),
 ];
 
-/// Names for those that several machines may share, or that may lie above such a one.
+/// File systems that several machines may share, or that may be stacked on such a one.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const OTHERS: [(u64, &str); 20] = [
     (0x6969, "NFS"),
@@ -110,9 +113,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_known_to_be_local_is_taken() {
+    fn only_file_systems_known_to_be_local_are_accepted() {
         for number in [0xEF53, 0x5846_5342, 0x9123_683E, 0x0102_1994, 0x794C_7630, 0x2FC1_2FC1] {
-            assert_eq!(judge(number), Ok(()), "{number:#x}");
+            assert_eq!(classify(number), Ok(()), "{number:#x}");
         }
         for (number, name) in [
             (0x6969, "NFS"),
@@ -122,10 +125,10 @@ mod tests {
             (0x1983_0326, "BeeGFS"),
             (0x0102_1997, "9p"),
             (0x6573_5546, "FUSE"),
-            (0x1234_5678, "of the unknown type 0x12345678"),
-            (0, "of the unknown type 0x0"),
+            (0x1234_5678, "unknown type 0x12345678"),
+            (0, "unknown type 0x0"),
         ] {
-            assert_eq!(judge(number), Err(name.to_owned()), "{number:#x}");
+            assert_eq!(classify(number), Err(name.to_owned()), "{number:#x}");
         }
     }
 
@@ -136,9 +139,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_mounted_here_is_told_apart() {
-        assert_eq!(look_at(&std::env::temp_dir()), Ok(()));
-        assert!(look_at(Path::new("/proc")).is_err());
-        assert!(look_at(Path::new("/no/such/directory")).is_err());
+    fn mounted_file_systems_are_classified() {
+        assert_eq!(check_local(&std::env::temp_dir()), Ok(()));
+        assert!(check_local(Path::new("/proc")).is_err());
+        assert!(check_local(Path::new("/no/such/directory")).is_err());
     }
 }

@@ -7,102 +7,106 @@ use std::sync::{Mutex, PoisonError};
 use rustix::fs::{FlockOperation, flock};
 use turnlock_core::ClientId;
 
-use super::place::Place;
+use super::store_path::StorePath;
 use super::wake_pipe;
 
-/// The sign that a client lives: a lock of the system on a file of its own, which ends with its process in any case.
+/// Shows that a client is alive: it has a file of its own, locked with `flock`.
+///
+/// The operating system releases the lock when the process ends, however it ends.
 #[derive(Debug)]
 pub(super) struct Presence {
     client: ClientId,
-    place: Place,
-    sign: Mutex<Sign>,
+    store_path: StorePath,
+    state: Mutex<State>,
 }
 
 #[derive(Debug)]
-enum Sign {
-    NotYet,
-    Shown(File),
-    TakenAway,
+enum State {
+    NotLocked,
+    Locked(File),
+    Ended,
 }
 
 impl Presence {
-    pub(super) fn new(place: &Place, client: ClientId) -> Self {
-        Self { client, place: place.clone(), sign: Mutex::new(Sign::NotYet) }
+    pub(super) fn new(store_path: &StorePath, client: ClientId) -> Self {
+        Self { client, store_path: store_path.clone(), state: Mutex::new(State::NotLocked) }
     }
 
     pub(super) fn client(&self) -> ClientId {
         self.client
     }
 
-    /// Makes the sign if it is not there, or somebody took it away. Others may have noticed that, and taken the client for
-    /// dead; what it held then is found gone when it is next renewed.
+    /// Creates and locks the file if it does not exist, or was removed.
     ///
-    /// Only within a transaction, so that nobody clears away a file that is not locked yet.
-    pub(super) fn show(&self) -> io::Result<()> {
-        let path = path_of(&self.place, self.client);
-        let mut sign = self.sign.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*sign {
-            Sign::TakenAway => return Ok(()),
-            Sign::Shown(file) if is_at(file, &path) => return Ok(()),
-            Sign::NotYet | Sign::Shown(_) => {}
+    /// If it was removed, other clients may have considered this one dead; its next renewals find their holds
+    /// gone.
+    ///
+    /// Must be called within a transaction, so that no other client removes a file that is not locked yet.
+    pub(super) fn ensure(&self) -> io::Result<()> {
+        let path = path_of(&self.store_path, self.client);
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*state {
+            State::Ended => return Ok(()),
+            State::Locked(file) if is_at(file, &path) => return Ok(()),
+            State::NotLocked | State::Locked(_) => {}
         }
         let open = || OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
-        let fresh = match open() {
+        let file = match open() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                self.place.make_directory_of_clients()?;
+                self.store_path.create_clients_directory()?;
                 open()?
             }
             outcome => outcome?,
         };
-        self.place.give_to_owner(&path);
-        flock(&fresh, FlockOperation::NonBlockingLockExclusive)?;
-        *sign = Sign::Shown(fresh);
+        self.store_path.chown_to_store_owner(&path);
+        flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        *state = State::Locked(file);
         Ok(())
     }
 
-    /// Takes the sign away, for good.
+    /// Removes the file for good.
     pub(super) fn end(&self) {
-        let mut sign = self.sign.lock().unwrap_or_else(PoisonError::into_inner);
-        // Removed while it is still locked, so that nobody else clears it away.
-        if let Sign::Shown(_) = *sign {
-            remove(&self.place, self.client);
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        // Removed while it is locked, so that no other client removes it at the same time.
+        if let State::Locked(_) = *state {
+            remove(&self.store_path, self.client);
         }
-        *sign = Sign::TakenAway;
+        *state = State::Ended;
     }
 }
 
-/// Whether this client lives. What cannot be looked at is taken for alive.
-pub(super) fn is_alive(place: &Place, client: ClientId) -> bool {
-    match File::open(path_of(place, client)) {
+/// Returns `false` if the client is certainly dead.
+pub(super) fn is_alive(store_path: &StorePath, client: ClientId) -> bool {
+    match File::open(path_of(store_path, client)) {
         Err(error) => error.kind() != io::ErrorKind::NotFound,
-        // Shared, so that two who look at the same time do not take each other for the client.
+        // A shared lock, so that two clients that check at the same time do not find each other's lock.
         Ok(file) => flock(&file, FlockOperation::NonBlockingLockShared).is_err(),
     }
 }
 
-/// Clears away what the dead have left in the directory, a bounded number at a time. Whether somebody lives.
+/// Removes the files of dead clients, a bounded number at a time. Returns `true` if a client is alive.
 ///
-/// Only within a transaction: see [`Presence::show`].
-pub(super) fn clear_away_the_dead(place: &Place) -> bool {
-    let entries = fs::read_dir(&place.clients).into_iter().flatten().flatten();
+/// Must be called within a transaction: see [`Presence::ensure`].
+pub(super) fn remove_dead(store_path: &StorePath) -> bool {
+    let entries = fs::read_dir(&store_path.clients).into_iter().flatten().flatten();
     let clients = entries.filter_map(|entry| ClientId::from_wire(entry.file_name().to_str()?));
     let (alive, dead): (Vec<_>, Vec<_>) =
-        clients.take(MOST_LOOKED_AT).partition(|client| is_alive(place, *client));
+        clients.take(MAX_CHECKED).partition(|client| is_alive(store_path, *client));
     for client in dead {
-        remove(place, client);
+        remove(store_path, client);
     }
     !alive.is_empty()
 }
 
-const MOST_LOOKED_AT: usize = 1_000;
+const MAX_CHECKED: usize = 1_000;
 
-fn remove(place: &Place, client: ClientId) {
-    let _ = fs::remove_file(wake_pipe::path_of(place, client));
-    let _ = fs::remove_file(path_of(place, client));
+fn remove(store_path: &StorePath, client: ClientId) {
+    let _ = fs::remove_file(wake_pipe::path_of(store_path, client));
+    let _ = fs::remove_file(path_of(store_path, client));
 }
 
-fn path_of(place: &Place, client: ClientId) -> PathBuf {
-    place.clients.join(client.to_string())
+fn path_of(store_path: &StorePath, client: ClientId) -> PathBuf {
+    store_path.clients.join(client.to_string())
 }
 
 fn is_at(file: &File, path: &PathBuf) -> bool {

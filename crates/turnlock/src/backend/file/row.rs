@@ -2,35 +2,37 @@ use std::collections::BTreeMap;
 
 use rusqlite::{OptionalExtension, Transaction};
 use serde::{Deserialize, Serialize};
-use turnlock_core::model::{Item, Now, PermitId, Wake};
+use turnlock_core::model::{Item, Notification, Now, PermitId};
 use turnlock_core::{ClientId, Kind, OwnerId};
 
-use super::place::Place;
+use super::file_error::FileError;
 use super::presence;
-use super::trouble::Trouble;
+use super::store_path::StorePath;
 
-/// What is written down under one key: the thing, and whose its holds are.
+/// The row of one key: the state of its primitive, and the clients that its owners belong to.
+///
+/// Stored as JSON. The field names are part of the file format.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Row {
     pub(super) item: Item,
     parties: BTreeMap<OwnerId, Party>,
-    /// As it was read.
+    /// The text that was read, to skip a write without a change.
     #[serde(skip)]
     text: Option<String>,
 }
 
-/// One who holds or waits.
+/// An owner that holds or waits.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Party {
-    /// The client that it belongs to, where the owner's id does not say it: that of a permit does not.
+    /// The client of the owner, if the owner's id does not contain it, as the id of a permit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     client: Option<String>,
-    /// When it began, on the wall, in microseconds.
+    /// When the hold or wait began: microseconds since 1970.
     since: u64,
     waits: bool,
-    /// Whether it was meant to outlast its client.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    kept: bool,
+    /// `true` for a hold with a delayed unlock, which outlasts its client.
+    #[serde(default, rename = "kept", skip_serializing_if = "std::ops::Not::not")]
+    outlasts_client: bool,
 }
 
 impl Row {
@@ -38,24 +40,24 @@ impl Row {
         Self { item: Item::new(kind), parties: BTreeMap::new(), text: None }
     }
 
-    pub(super) fn read(key: &str, text: String) -> Result<Self, Trouble> {
-        let row: Self = serde_json::from_str(&text).map_err(|error| Trouble::unreadable(key, &error))?;
+    pub(super) fn read(key: &str, text: String) -> Result<Self, FileError> {
+        let row: Self = serde_json::from_str(&text).map_err(|error| FileError::unreadable(key, &error))?;
         Ok(Self { text: Some(text), ..row })
     }
 
-    pub(super) fn load(transaction: &Transaction<'_>, key: &str) -> Result<Option<Self>, Trouble> {
+    pub(super) fn load(transaction: &Transaction<'_>, key: &str) -> Result<Option<Self>, FileError> {
         let mut select = transaction.prepare_cached("SELECT row FROM items WHERE key = ?1")?;
         let text: Option<String> = select.query_row([key], |row| row.get(0)).optional()?;
         text.map(|text| Self::read(key, text)).transpose()
     }
 
-    /// Writes the row back. What is free needs none.
+    /// Writes the row if it has changed. Deletes it if the item is free.
     pub(super) fn store(
         &mut self,
         transaction: &Transaction<'_>,
         key: &str,
         now: Now,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), FileError> {
         if self.item.is_free(now) {
             if self.text.is_none() {
                 return Ok(());
@@ -63,7 +65,7 @@ impl Row {
             transaction.prepare_cached("DELETE FROM items WHERE key = ?1")?.execute([key])?;
             return Ok(());
         }
-        let text = serde_json::to_string(self).map_err(|error| Trouble::unreadable(key, &error))?;
+        let text = serde_json::to_string(self).map_err(|error| FileError::unreadable(key, &error))?;
         if self.text.as_ref() == Some(&text) {
             return Ok(());
         }
@@ -72,7 +74,7 @@ impl Row {
         Ok(())
     }
 
-    /// The clients that hold or wait, but for `me` and for those whose holds outlast them.
+    /// Returns the clients that hold or wait, except `me`. Holds that outlast their clients do not count.
     pub(super) fn others(&self, me: ClientId) -> Vec<ClientId> {
         let mut clients: Vec<_> =
             self.parties.iter().filter_map(|(owner, party)| party.client_of(owner)).collect();
@@ -82,16 +84,21 @@ impl Row {
         clients
     }
 
-    /// Ends what those have who have died, whatever its lease.
-    pub(super) fn void_the_dead(&mut self, place: &Place, me: ClientId, now: Now) -> Wake {
+    /// Removes the owners of dead clients, whatever their leases.
+    pub(super) fn remove_dead_clients(
+        &mut self,
+        store_path: &StorePath,
+        me: ClientId,
+        now: Now,
+    ) -> Notification {
         let mut dead = self.others(me);
-        dead.retain(|client| !presence::is_alive(place, *client));
+        dead.retain(|client| !presence::is_alive(store_path, *client));
         if dead.is_empty() {
-            return Wake::Nobody;
+            return Notification::None;
         }
-        tracing::info!(?dead, "what these clients had is free: they have died");
+        tracing::info!(clients = ?dead, "removed the locks of dead clients");
         let Self { item, parties, .. } = self;
-        item.void(now, |owner| {
+        item.remove_owners(now, |owner| {
             parties
                 .get(owner)
                 .and_then(|party| party.client_of(owner))
@@ -99,50 +106,51 @@ impl Row {
         })
     }
 
-    /// Notes who has come and who has gone by a step of `client`.
-    pub(super) fn settle(&mut self, client: ClientId, now: Now) {
-        let parties = self.item.parties();
+    /// Updates the parties after a step by `client`: new owners belong to it.
+    pub(super) fn update_parties(&mut self, client: ClientId, now: Now) {
+        let owners = self.item.owners();
         let mut before = std::mem::take(&mut self.parties);
-        let found = parties.holding.into_iter().map(|owner| (owner, false));
-        let found = parties.waiting.into_iter().map(|owner| (owner, true)).chain(found);
-        for (owner, waits) in found {
+        let holders = owners.holders.into_iter().map(|owner| (owner, false));
+        let waiters = owners.waiters.into_iter().map(|owner| (owner, true));
+        // Holders last: an owner that does both is recorded as a holder.
+        for (owner, waits) in waiters.chain(holders) {
             let known = before.remove(&owner).filter(|party| party.waits == waits);
             let party = known.unwrap_or_else(|| Party {
                 client: (owner.client() != Some(client)).then(|| client.to_string()),
                 since: now.wall,
                 waits,
-                kept: false,
+                outlasts_client: false,
             });
             self.parties.insert(owner, party);
         }
     }
 
-    /// Since when this owner holds, on the wall, in microseconds.
+    /// Returns since when this owner holds: microseconds since 1970.
     pub(super) fn since(&self, owner: &OwnerId) -> Option<u64> {
         self.parties.get(owner).filter(|party| !party.waits).map(|party| party.since)
     }
 
-    /// Notes that what this owner holds is to outlast its client.
-    pub(super) fn keep(&mut self, owner: &OwnerId, permits: u32) {
+    /// Records that the hold of this owner outlasts its client.
+    pub(super) fn unlock_after(&mut self, owner: &OwnerId, permits: u32) {
         let ids = PermitId::of_hold(owner, permits).map(PermitId::to_owner).chain([owner.clone()]);
         for id in ids {
             if let Some(party) = self.parties.get_mut(&id) {
-                party.kept = true;
+                party.outlasts_client = true;
             }
         }
     }
 
-    pub(super) fn begin_anew(&mut self, now: Now) {
-        self.item.begin_anew(now);
+    pub(super) fn reset_after_reboot(&mut self, now: Now) {
+        self.item.reset_after_reboot(now);
         self.parties.clear();
     }
 }
 
 impl Party {
-    /// The client with which this ends: none, if it is to outlast it.
+    /// Returns the client with which the hold or wait ends. `None` if it outlasts its client.
     fn client_of(&self, owner: &OwnerId) -> Option<ClientId> {
         match &self.client {
-            _ if self.kept => None,
+            _ if self.outlasts_client => None,
             Some(client) => ClientId::from_wire(client),
             None => owner.client(),
         }

@@ -1,4 +1,4 @@
-//! The tables of a store, and how a file is known to be one.
+//! The tables of a store, and how a file is recognized as one.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -11,16 +11,16 @@ use turnlock_core::ClientId;
 use turnlock_core::model::Now;
 
 use super::boot;
+use super::file_error::FileError;
 use super::row::Row;
-use super::trouble::Trouble;
 
-/// The mark of our files: `SQLite` keeps it in the head of the file, for just this use.
-pub(super) const MARK: u32 = u32::from_be_bytes(*b"turn");
+/// The `SQLite` application id of a store, which is in the header of the file.
+pub(super) const APPLICATION_ID: u32 = u32::from_be_bytes(*b"turn");
 const FORMAT: u32 = 1;
 
-/// The mark of a file, which is not changed by this, nor anything made beside it.
-pub(super) fn mark_of(path: &Path) -> rusqlite::Result<u32> {
-    // The path in a URL, for the sake of a parameter; in it, these characters mean something else.
+/// Reads the application id of a file. Neither changes the file nor creates others beside it.
+pub(super) fn read_application_id(path: &Path) -> rusqlite::Result<u32> {
+    // `immutable` can only be given in a URL, in which these characters need an escape.
     const SPECIAL: &AsciiSet = &CONTROLS.add(b'%').add(b'?').add(b'#');
     let path = percent_encode(path.as_os_str().as_bytes(), SPECIAL);
     let flags =
@@ -29,47 +29,51 @@ pub(super) fn mark_of(path: &Path) -> rusqlite::Result<u32> {
     connection.pragma_query_value(None, "application_id", |row| row.get(0))
 }
 
-/// Whether there is something in the file, and it is not ours. The mark comes with the first page, so it is looked at last.
+/// Returns `true` if the file is a database, but not a store.
 pub(super) fn is_foreign(connection: &Connection) -> rusqlite::Result<bool> {
+    // The id is read last: another process writes it with the first page.
     let pages: u32 = connection.pragma_query_value(None, "page_count", |row| row.get(0))?;
-    let mark: u32 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
-    Ok(pages > 0 && mark != MARK)
+    let id: u32 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
+    Ok(pages > 0 && id != APPLICATION_ID)
 }
 
-/// Makes an empty file a store, or brings one to what this process needs.
-pub(super) fn set_up(connection: &mut Connection) -> Result<(), Trouble> {
-    // The mark first, and not by way of the log, so that it is in the file before anything else is.
-    let mark: u32 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
-    if mark != MARK {
-        connection.pragma_update(None, "application_id", MARK)?;
+/// Makes an empty file a store, and configures the connection.
+pub(super) fn set_up(connection: &mut Connection) -> Result<(), FileError> {
+    // The application id comes first and not through the WAL, so that it is in the file before anything else.
+    let id: u32 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
+    if id != APPLICATION_ID {
+        connection.pragma_update(None, "application_id", APPLICATION_ID)?;
     }
     let mode: String = connection.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0))?;
     if mode != "wal" {
-        return Err(Trouble::misplaced(format!(
-            "the file system cannot share memory between processes (journal mode {mode}): name a file on a local disk"
+        return Err(FileError::bad_path(format!(
+            "the file system of the path cannot share memory between processes (journal mode {mode}): use a path on a \
+             local disk"
         )));
     }
-    // A crash of the machine ends every hold, so nothing need be on the disk before a step is answered; the file stays whole.
+    // A crash of the machine ends every hold, so a step need not be on disk before its reply. The file stays
+    // consistent.
     connection.pragma_update(None, "synchronous", "normal")?;
-    // Most programs end without waiting for the end of this connection: no time to begin to clear the log.
+    // Most programs exit without waiting for this connection to close, so a checkpoint must not start then.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     Ok(())
 }
 
-/// Makes the tables, and ends what was held before the machine was last started.
+/// Creates the tables, and ends all holds after a reboot.
 ///
-/// A container may have a boot id of its own on the same kernel: as long as somebody lives who came before, the machine was not
-/// started anew.
+/// A container may have a boot id of its own on the same kernel: as long as an earlier client is alive
+/// (`is_in_use`), another id is not a reboot.
 pub(super) fn migrate(
     transaction: &Transaction<'_>,
     boot: Option<&str>,
     now: Now,
     is_in_use: bool,
-) -> Result<(), Trouble> {
+) -> Result<(), FileError> {
     let format: u32 = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
     if format > FORMAT {
-        return Err(Trouble::misplaced(format!(
-            "the store was made by a newer turnlock (format {format}, and this one knows {FORMAT}): use that, or another file"
+        return Err(FileError::bad_path(format!(
+            "the file was created by a newer turnlock (format {format}, this version supports {FORMAT}): upgrade \
+             turnlock, or use another file"
         )));
     }
     if format == 0 {
@@ -85,31 +89,32 @@ pub(super) fn migrate(
         )?;
         transaction.pragma_update(None, "user_version", FORMAT)?;
     }
-    if !is_in_use && boot::note(transaction, boot, now.moment)? {
-        begin_anew(transaction, now)?;
+    if !is_in_use && boot::record(transaction, boot, now.moment)? {
+        reset_after_reboot(transaction, now)?;
     }
     Ok(())
 }
 
-/// The moments in the rows are of a clock that is no more, and so are the clients.
-fn begin_anew(transaction: &Transaction<'_>, now: Now) -> Result<(), Trouble> {
+/// Removes all owners, subscriptions and clients: they are from an earlier boot, and so are the moments in
+/// the rows.
+fn reset_after_reboot(transaction: &Transaction<'_>, now: Now) -> Result<(), FileError> {
     let mut rows = transaction.prepare("SELECT key, row FROM items")?;
     let rows: Vec<(String, String)> =
         rows.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<Result<_, _>>()?;
     for (key, text) in rows {
         let mut row = Row::read(&key, text)?;
-        row.begin_anew(now);
+        row.reset_after_reboot(now);
         row.store(transaction, &key, now)?;
     }
     transaction.execute_batch("DELETE FROM listeners; DELETE FROM clients;")?;
     Ok(())
 }
 
-/// Takes out what clients said of themselves who are no more, and have nothing that outlasts them.
-pub(super) fn forget_the_dead(
+/// Removes the subscriptions and records of dead clients. The record stays while a hold outlasts the client.
+pub(super) fn remove_dead_clients(
     transaction: &Transaction<'_>,
     is_alive: impl Fn(ClientId) -> bool,
-) -> Result<(), Trouble> {
+) -> Result<(), FileError> {
     let mut select = transaction.prepare("SELECT id FROM clients UNION SELECT client FROM listeners")?;
     let known: Vec<String> = select.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
     for id in known.into_iter().filter(|id| ClientId::from_wire(id).is_none_or(|client| !is_alive(client))) {

@@ -8,22 +8,24 @@ use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::{OpenOptions, Receiver, Sender};
 use turnlock_core::ClientId;
 
-use super::place::Place;
+use super::store_path::StorePath;
 
-/// The way by which other processes wake a client: a named pipe, and numbers in it that only this client understands.
+/// The named pipe through which other processes wake a client.
+///
+/// They write the numbers of its subscriptions, eight bytes each.
 #[derive(Debug)]
 pub(super) struct WakePipe {
     receiver: Receiver,
-    /// With a writer of our own, the pipe never ends.
+    /// Keeps the pipe open when no other process has it open for writing.
     _sender: Sender,
 }
 
 impl WakePipe {
-    pub(super) fn open(place: &Place, client: ClientId) -> io::Result<Self> {
-        let path = path_of(place, client);
+    pub(super) fn open(store_path: &StorePath, client: ClientId) -> io::Result<Self> {
+        let path = path_of(store_path, client);
         let mode = Mode::RUSR | Mode::WUSR;
         match mknodat(CWD, &path, FileType::Fifo, mode, 0) {
-            Ok(()) | Err(Errno::EXIST) => place.give_to_owner(&path),
+            Ok(()) | Err(Errno::EXIST) => store_path.chown_to_store_owner(&path),
             Err(error) => return Err(error.into()),
         }
         let receiver = OpenOptions::new().open_receiver(&path)?;
@@ -31,14 +33,18 @@ impl WakePipe {
         Ok(Self { receiver, _sender: sender })
     }
 
-    /// The next number. Cancelling: a number is never torn, since each was written in one go.
+    /// Waits for the next number.
+    ///
+    /// # Cancel safety
+    ///
+    /// No number is split, since each is written by one call.
     pub(super) async fn next(&mut self) -> io::Result<u64> {
         let mut number = [0; 8];
         loop {
             self.receiver.readable().await?;
             match self.receiver.try_read(&mut number) {
                 Ok(8) => return Ok(u64::from_be_bytes(number)),
-                // Somebody else writes to our pipe, or nobody does: neither should be.
+                // Cannot happen while this client has the pipe open for writing.
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(read) => drop(self.receiver.read_exact(&mut number[read..]).await?),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -48,16 +54,18 @@ impl WakePipe {
     }
 }
 
-/// Wakes a client of another process. Whether it is there; one whose pipe is full has more than enough to wake it.
-pub(super) fn ring(place: &Place, client: ClientId, number: u64) -> bool {
+/// Wakes a client of another process. Returns `false` if the client does not exist.
+///
+/// A full pipe is no failure: there is enough in it to wake the client.
+pub(super) fn wake(store_path: &StorePath, client: ClientId, subscription: u64) -> bool {
     let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
-    let pipe = std::fs::OpenOptions::new().write(true).custom_flags(flags).open(path_of(place, client));
+    let pipe = std::fs::OpenOptions::new().write(true).custom_flags(flags).open(path_of(store_path, client));
     match pipe {
         Ok(mut pipe) => {
-            let _ = pipe.write(&number.to_be_bytes());
+            let _ = pipe.write(&subscription.to_be_bytes());
             true
         }
-        // Nobody has it open, or it is not there. What else there may be says nothing of the client.
+        // `NXIO`: no process reads the pipe. Other errors do not show that the client is gone.
         Err(error) => {
             error.raw_os_error() != Some(Errno::NXIO.raw_os_error())
                 && error.kind() != io::ErrorKind::NotFound
@@ -65,6 +73,6 @@ pub(super) fn ring(place: &Place, client: ClientId, number: u64) -> bool {
     }
 }
 
-pub(super) fn path_of(place: &Place, client: ClientId) -> PathBuf {
-    place.clients.join(format!("{client}.wake"))
+pub(super) fn path_of(store_path: &StorePath, client: ClientId) -> PathBuf {
+    store_path.clients.join(format!("{client}.wake"))
 }

@@ -8,28 +8,28 @@ use redis::{ProtocolVersion, RedisConnectionInfo};
 use tokio::net::TcpStream;
 
 use super::address::Address;
-use super::first_answer::FirstAnswer;
+use super::handshake::HandshakeStream;
 use super::secret::Secret;
 use super::tls_dialler::TlsDialler;
 
-/// A connection before anything was said.
+/// A byte stream to a server, before the first command.
 pub(super) type Stream = Pin<Box<dyn AsyncStream + Send + Sync>>;
 
-/// How to get in: the same for every server of a set-up.
+/// Credentials and connection settings, the same for every server of one deployment.
 #[derive(Clone, Debug)]
 pub(crate) struct Access {
     pub(crate) username: Option<String>,
     pub(crate) password: Option<Secret>,
     pub(crate) database: i64,
     pub(crate) client_name: Option<String>,
-    /// How long connecting may take, with all that is said first.
+    /// The time limit for connecting, including the handshake.
     pub(crate) connect_limit: Duration,
-    /// Present where all connections are made by TLS.
+    /// Set if all connections use TLS.
     pub(crate) tls: Option<Arc<TlsDialler>>,
 }
 
 impl Access {
-    /// To a server that lets everybody in.
+    /// Settings for a server without authentication.
     #[cfg(test)]
     pub(super) fn for_tests() -> Self {
         Self {
@@ -42,47 +42,50 @@ impl Access {
         }
     }
 
-    /// Opens a connection, encrypted where that was asked for. Nothing is said to the Redis behind it yet.
+    /// Opens a stream to the server, with TLS if configured. Sends no Redis command.
     ///
-    /// Errors, those of the first answer too, say what can be done about them.
-    pub(super) async fn dial(&self, address: &Address) -> io::Result<Stream> {
+    /// # Errors
+    ///
+    /// Errors up to the first reply, also those from reading the stream, name the likely remedy.
+    pub(super) async fn connect(&self, address: &Address) -> io::Result<Stream> {
         match address {
             Address::Tcp { host, port } => {
                 let stream = TcpStream::connect((&**host, *port)).await?;
                 stream.set_nodelay(true)?;
                 match &self.tls {
-                    None => Ok(Box::pin(FirstAnswer::of_plain(stream))),
+                    None => Ok(Box::pin(HandshakeStream::plain(stream))),
                     Some(tls) => tls.encrypt(stream, host, self.connect_limit).await,
                 }
             }
             #[cfg(unix)]
             Address::Unix(path) => Ok(Box::pin(tokio::net::UnixStream::connect(path).await?)),
             #[cfg(not(unix))]
-            Address::Unix(_) => {
-                Err(io::Error::new(io::ErrorKind::Unsupported, "no Unix sockets on this system"))
-            }
+            Address::Unix(_) => Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "Unix sockets are not available on this system; use a TCP address",
+            )),
         }
     }
 
-    /// Whether servers must be called by the names that their certificates have.
+    /// Returns `true` if a server must be addressed by a name in its certificate.
     pub(super) fn verifies_names(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.verifies_names())
     }
 
-    /// What is said first.
-    pub(super) fn login(&self) -> RedisConnectionInfo {
-        let mut login = RedisConnectionInfo::default()
+    /// The settings of the login on a new connection.
+    pub(super) fn connection_info(&self) -> RedisConnectionInfo {
+        let mut info = RedisConnectionInfo::default()
             .set_db(self.database)
             .set_protocol(ProtocolVersion::RESP2)
-            // `CLIENT SETINFO` needs a right that older servers do not know, so no rule can have it everywhere: it would be refused,
-            // and fill the log of the server.
+            // `CLIENT SETINFO` needs a permission that older servers do not know, so no ACL rule grants it
+            // everywhere: it would be denied, and fill the server's ACL log.
             .set_skip_set_lib_name();
         if let Some(username) = &self.username {
-            login = login.set_username(username);
+            info = info.set_username(username);
         }
         if let Some(password) = &self.password {
-            login = login.set_password(password.reveal());
+            info = info.set_password(password.reveal());
         }
-        login
+        info
     }
 }

@@ -5,7 +5,7 @@ use rustls::crypto::{
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, Error, SignatureScheme};
 
-/// Takes every certificate for good. Only that the server has the key to it is still looked at.
+/// Accepts every server certificate. Only the proof that the server has its key is verified.
 #[derive(Debug)]
 pub(super) struct AnyServer {
     algorithms: WebPkiSupportedAlgorithms,

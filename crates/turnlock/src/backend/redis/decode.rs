@@ -1,10 +1,10 @@
-//! What the scripts answer, as the types of the model. An answer that no script gives comes back as an error.
+//! Decodes the replies of the scripts. A reply that no script gives is returned as the error.
 
 use std::time::Duration;
 
 use redis::Value;
 use turnlock_core::OwnerId;
-use turnlock_core::model::{Acquired, HolderPicture, Place, Released, Renewed, Role, Snapshot};
+use turnlock_core::model::{Acquired, HolderSnapshot, QueuePosition, Released, Renewed, Role, Snapshot};
 
 pub(super) fn acquired(value: Value) -> Result<Acquired, Value> {
     match value {
@@ -22,15 +22,15 @@ pub(super) fn acquired(value: Value) -> Result<Acquired, Value> {
     }
 }
 
-/// Whether an acquire was granted, and so wrote something.
+/// Returns `true` if the reply is a grant, which is a write that replicas can acknowledge.
 pub(super) fn is_grant(value: &Value) -> bool {
     matches!(value, Value::Nil | Value::Array(_))
 }
 
-/// How many heard of a release, where somebody was told.
-pub(super) fn told(value: &Value) -> Option<u32> {
+/// Returns the number of subscribers that received a release; `None` if nothing was published.
+pub(super) fn receivers(value: &Value) -> Option<u32> {
     match value {
-        Value::Int(heard) => u32::try_from(*heard).ok(),
+        Value::Int(receivers) => u32::try_from(*receivers).ok(),
         _ => None,
     }
 }
@@ -38,14 +38,12 @@ pub(super) fn told(value: &Value) -> Option<u32> {
 pub(super) fn released(value: Value) -> Result<Released, Value> {
     match value {
         Value::Nil => Ok(Released::NotHeld),
-        Value::Int(-1) => Ok(Released::Lowered),
+        Value::Int(-1) => Ok(Released::StillHeld),
         Value::Int(-2) => {
-            tracing::warn!(
-                "released, but the server lets this user not publish: waiters find out by polling"
-            );
+            tracing::warn!("release not published, the Redis user may not publish: waiters poll");
             Ok(Released::Freed)
         }
-        Value::Int(heard) if heard >= 0 => Ok(Released::Freed),
+        Value::Int(receivers) if receivers >= 0 => Ok(Released::Freed),
         other => Err(other),
     }
 }
@@ -59,12 +57,12 @@ pub(super) fn renewed(value: Value) -> Result<Vec<Option<Renewed>>, Value> {
     })
 }
 
-/// Whether any line of a renewal was renewed.
+/// Returns `true` if any line was renewed, which is a write that replicas can acknowledge.
 pub(super) fn is_any_renewed(value: &Value) -> bool {
     matches!(value, Value::Array(lines) if lines.iter().any(|line| matches!(line, Value::Int(1 | 2))))
 }
 
-pub(super) fn kept(value: Value) -> Result<Renewed, Value> {
+pub(super) fn lease_set(value: Value) -> Result<Renewed, Value> {
     match value {
         Value::Int(1) => Ok(Renewed::Renewed),
         Value::Int(0) => Ok(Renewed::NotHeld),
@@ -72,16 +70,16 @@ pub(super) fn kept(value: Value) -> Result<Renewed, Value> {
     }
 }
 
-/// Whether something was kept, and so written.
-pub(super) fn is_kept(value: &Value) -> bool {
+/// Returns `true` if the lease was set, which is a write that replicas can acknowledge.
+pub(super) fn is_lease_set(value: &Value) -> bool {
     *value == Value::Int(1)
 }
 
-pub(super) fn places(value: Value) -> Result<Vec<Option<Place>>, Value> {
+pub(super) fn positions(value: Value) -> Result<Vec<Option<QueuePosition>>, Value> {
     lines(value, |line| match line {
-        2 => Some(Place::ItsTurn),
-        1 => Some(Place::InQueue),
-        0 => Some(Place::Nowhere),
+        2 => Some(QueuePosition::ItsTurn),
+        1 => Some(QueuePosition::InQueue),
+        0 => Some(QueuePosition::NotInQueue),
         _ => None,
     })
 }
@@ -101,8 +99,8 @@ fn lines<T>(value: Value, decode: impl Fn(i64) -> Option<T>) -> Result<Vec<Optio
     Ok(lines.into_iter().map(decode).collect())
 }
 
-/// `Err` in the answer carries what was found instead of a thing of the kind.
-pub(super) fn picture(value: Value) -> Result<Result<Snapshot, String>, Value> {
+/// Decodes a snapshot. The inner error describes a key that is not of the expected kind.
+pub(super) fn snapshot(value: Value) -> Result<Result<Snapshot, String>, Value> {
     let Value::Array(items) = &value else {
         return Err(value);
     };
@@ -114,14 +112,14 @@ pub(super) fn picture(value: Value) -> Result<Result<Snapshot, String>, Value> {
             holders: holders.chunks_exact(4).map(holder).collect::<Result<_, _>>()?,
             ttl: millis(*ttl),
             queue: queue.iter().map(|waiter| OwnerId::from_wire(&text(waiter))).collect(),
-            token: parsed(token, "a token")?,
-            number: parsed(number, "a number")?,
+            token: parse_number(token, "a token")?,
+            number: parse_number(number, "a number")?,
         })
     };
     Ok(snapshot())
 }
 
-fn holder(fields: &[Value]) -> Result<HolderPicture, String> {
+fn holder(fields: &[Value]) -> Result<HolderSnapshot, String> {
     let owner = OwnerId::from_wire(&text(&fields[0]));
     let role = match text(&fields[2]).as_str() {
         "r" => Role::Reader,
@@ -129,20 +127,20 @@ fn holder(fields: &[Value]) -> Result<HolderPicture, String> {
         "p" => Role::Permit,
         _ => Role::Holder,
     };
-    let ttl = parsed(&fields[3], "the rest of a lease")?.and_then(millis);
+    let ttl = parse_number(&fields[3], "a remaining lease")?.and_then(millis);
     match text(&fields[1]).parse() {
-        Ok(count) => Ok(HolderPicture { owner, count, role, ttl, since: None }),
-        Err(_) => Err(format!("a hash whose field {:?} is no hold count", owner.as_str())),
+        Ok(count) => Ok(HolderSnapshot { owner, count, role, ttl, since: None }),
+        Err(_) => Err(format!("a hash whose field {:?} is not a hold count", owner.as_str())),
     }
 }
 
-/// A number in a text, where the text is not empty.
-fn parsed<T: std::str::FromStr>(value: &Value, what: &str) -> Result<Option<T>, String> {
+/// Parses a number; `None` if the text is empty.
+fn parse_number<T: std::str::FromStr>(value: &Value, expected: &str) -> Result<Option<T>, String> {
     let text = text(value);
     if text.is_empty() {
         return Ok(None);
     }
-    text.parse().map(Some).map_err(|_| format!("{text:?} where {what} should be"))
+    text.parse().map(Some).map_err(|_| format!("{text:?} where {expected} should be"))
 }
 
 pub(super) fn text(value: &Value) -> String {

@@ -1,4 +1,4 @@
-//! What an error of the `redis` crate means for a step.
+//! Turns errors of the `redis` crate into failures of a step, and builds failures of the transport.
 
 use std::fmt;
 use std::io;
@@ -9,27 +9,29 @@ use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
 use turnlock_core::Moment;
 
 use super::address::Address;
-use super::place::Place;
+use super::endpoint::Endpoint;
 use crate::backend::{Failure, FailureKind, Sent};
 use crate::error::Cause;
 
-/// Whether the server answered with this error. If it did, the script did nothing: its writes come after its checks.
-pub(super) fn is_answer(error: &RedisError) -> bool {
+/// Returns `true` if this error is a reply of the server.
+///
+/// A script that replied with an error did nothing: its writes come after its checks.
+pub(super) fn is_reply(error: &RedisError) -> bool {
     matches!(
         error.kind(),
         ErrorKind::Server(_) | ErrorKind::Extension | ErrorKind::AuthenticationFailed | ErrorKind::Client
     )
 }
 
-/// Whether the connection is of no further use.
+/// Returns `true` if the connection must be closed.
 pub(super) fn breaks_connection(error: &RedisError) -> bool {
-    !is_answer(error) || error.is_unrecoverable_error() || is_of_replica(error)
+    !is_reply(error) || error.is_unrecoverable_error() || is_replica_error(error)
 }
 
-/// Whether the server is a replica: whoever stands behind the address now may be another one.
-pub(super) fn is_of_replica(error: &RedisError) -> bool {
+/// Returns `true` if the server is a replica. Its address may lead to another server by now.
+pub(super) fn is_replica_error(error: &RedisError) -> bool {
     matches!(error.kind(), ErrorKind::Server(ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown))
-        // Up to Redis 6 the code stands inside the text of the script's error.
+        // Up to Redis 6 the code is inside the text of the script's error.
         || error.detail().is_some_and(|text| text.contains("READONLY"))
 }
 
@@ -38,126 +40,145 @@ pub(super) fn is_unknown_script(error: &RedisError) -> bool {
 }
 
 pub(super) fn is_wrong_type(error: &RedisError) -> bool {
-    // Up to Redis 6 the code stands inside the text of the script's error.
+    // Up to Redis 6 the code is inside the text of the script's error.
     error.code() == Some("WRONGTYPE") || error.detail().is_some_and(|text| text.contains("WRONGTYPE"))
 }
 
-/// A failure from an error; `sent` says when and where the request left, if it did.
+/// Builds the failure for an error. `sent` is the request, if it was sent.
 pub(super) fn from_error(error: RedisError, sent: Option<Sent>) -> Failure {
-    let in_doubt = if is_answer(&error) { None } else { sent };
+    let in_doubt = if is_reply(&error) { None } else { sent };
     let is_denial = is_denial(&error);
-    let cause: Cause = if error.code().is_some() { Arc::new(Refusal(error)) } else { Arc::new(error) };
+    let cause: Cause = Arc::new(StoreError(error));
     let kind = if is_denial { FailureKind::Denied(cause) } else { FailureKind::Unavailable(cause) };
     Failure { kind, in_doubt, stands: false }
 }
 
-/// What a server answered, in its own words, by which others find it: LOADING, CLUSTERDOWN, NOREPLICAS …
+/// An error of the `redis` crate, as a cause: it has no cause of its own, since its text has all of it.
+///
+/// An error reply is displayed as the server sent it: users search for its code, as LOADING or CLUSTERDOWN.
 #[derive(Debug)]
-struct Refusal(RedisError);
+struct StoreError(RedisError);
 
-impl fmt::Display for Refusal {
+impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.0.code().unwrap_or("ERR"), self.0.detail().unwrap_or_default())
+        match self.0.code() {
+            Some(code) => write!(f, "{code} {}", self.0.detail().unwrap_or_default()),
+            None => self.0.fmt(f),
+        }
     }
 }
 
-impl std::error::Error for Refusal {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.0)
-    }
+impl std::error::Error for StoreError {}
+
+fn timed_out(text: String, in_doubt: Option<Sent>) -> Failure {
+    let error = io::Error::new(io::ErrorKind::TimedOut, text);
+    Failure { kind: FailureKind::Unavailable(Arc::new(error)), in_doubt, stands: false }
 }
 
-/// A failure for want of an answer.
-pub(super) fn timed_out(what: &str, limit: Duration, sent: Option<Sent>) -> Failure {
-    let error = io::Error::new(io::ErrorKind::TimedOut, format!("no {what} within {limit:?}"));
-    Failure { kind: FailureKind::Unavailable(Arc::new(error)), in_doubt: sent, stands: false }
+/// A request was sent and got no reply in time.
+pub(super) fn reply_timed_out(limit: Duration, sent: Sent) -> Failure {
+    timed_out(format!("no reply within {limit:?}"), Some(sent))
 }
 
-/// What is told of a step that was not sent, since its caller is gone. Only the engine hears it.
+/// A request was queued behind others for too long, and not sent.
+pub(super) fn send_timed_out(limit: Duration) -> Failure {
+    timed_out(format!("the request was not sent within {limit:?}"), None)
+}
+
+/// Connecting took too long.
+pub(super) fn connect_timed_out(endpoint: &Endpoint, limit: Duration) -> Failure {
+    timed_out(format!("no connection to {endpoint} within {limit:?}"), None)
+}
+
+/// A step was not sent, because its caller was dropped. Only the engine receives this.
 pub(super) fn caller_gone() -> Failure {
-    unavailable("not sent: the caller is gone".to_owned())
+    unavailable("the request was not sent, because its caller was dropped".to_owned())
 }
 
-/// A failure that is best told in our own words.
+/// Builds a failure that leaves no doubt and may pass, with this text.
 pub(super) fn unavailable(text: String) -> Failure {
     Failure::refused(FailureKind::Unavailable(Arc::new(io::Error::other(text))))
 }
 
-/// The answer came from a server that is not the master any more.
-pub(super) fn deposed(sent: Sent) -> Failure {
-    let error = io::Error::other("the server that answered is not the master any more");
+/// The server was demoted during the request, so its reply does not count.
+pub(super) fn demoted(sent: Sent) -> Failure {
+    let error = io::Error::other("the master changed during the request, so its reply does not count");
     Failure { kind: FailureKind::Unavailable(Arc::new(error)), in_doubt: Some(sent), stands: false }
 }
 
-/// The runtime of the connections is gone, and nobody knows what became of a call that came at that time.
-pub(super) fn abandoned(came: Moment) -> Failure {
-    let cause = io::Error::new(io::ErrorKind::ConnectionAborted, "the runtime of the client is gone");
-    // A number that no connection has.
-    let sent = Sent { connection: 0, at: came };
+pub(super) const RUNTIME_GONE: &str =
+    "the Tokio runtime of the client has shut down; keep it running while the client is in use";
+
+/// The runtime of the connections has shut down. A call that was queued at that time is in doubt.
+pub(super) fn runtime_gone(queued_at: Moment) -> Failure {
+    let cause = io::Error::new(io::ErrorKind::ConnectionAborted, RUNTIME_GONE);
+    // No connection has the number 0.
+    let sent = Sent { connection: 0, at: queued_at };
     Failure { kind: FailureKind::Unavailable(Arc::new(cause)), in_doubt: Some(sent), stands: false }
 }
 
-/// While a connection was being made, the place was found to be elsewhere.
-pub(super) fn moved_on(place: &Place, from: &Address) -> Failure {
-    unavailable(format!("{place} is not at {from} any more"))
+/// The endpoint moved while a connection to it was being opened.
+pub(super) fn endpoint_moved(endpoint: &Endpoint, from: &Address) -> Failure {
+    unavailable(format!("{endpoint} moved away from {from} while connecting"))
 }
 
-pub(super) fn no_connection(place: &Place, limit: Duration) -> Failure {
-    timed_out(&format!("connection to {place}"), limit, None)
-}
-
-/// What became of the try to get in at `address`.
-pub(super) fn not_let_in(address: &Address, error: RedisError) -> Failure {
+/// Connecting to `address` failed.
+pub(super) fn connect_failed(address: &Address, error: RedisError) -> Failure {
     if is_denial(&error) {
-        return Failure::refused(FailureKind::Denied(Arc::new(error)));
+        return Failure::refused(FailureKind::Denied(Arc::new(StoreError(error))));
     }
-    unavailable(format!("no connection to {address}: {error}"))
+    unavailable(format!("cannot connect to {address}: {error}"))
 }
 
-/// Whether the answer to ROLE is that of a replica.
-pub(super) fn is_role_of_replica(role: &Value) -> bool {
+/// Returns `true` if the reply to `ROLE` is that of a replica.
+pub(super) fn is_replica_role(role: &Value) -> bool {
     matches!(role, Value::Array(role) if matches!(role.first(), Some(Value::BulkString(text)) if text == b"slave"))
 }
 
-/// An error if the answer to ROLE says that the server is something else than a master.
+/// Checks the reply to `ROLE`.
+///
+/// # Errors
+///
+/// The server is a replica or a sentinel.
 pub(super) fn check_master(address: &Address, role: &Value) -> Result<(), Failure> {
     let Value::Array(role) = role else { return Ok(()) };
-    let text = |place: usize| match role.get(place) {
+    let text = |index: usize| match role.get(index) {
         Some(Value::BulkString(text)) => String::from_utf8_lossy(text).into_owned(),
         Some(Value::Int(number)) => number.to_string(),
         _ => String::new(),
     };
     match text(0).as_str() {
         "slave" => Err(unavailable(format!(
-            "{address} is a replica (READONLY), of {}:{}{}: locks live on the master; give its address, or let sentinels \
-             find it (redis+sentinel://)",
+            "{address} is a replica (READONLY) of {}:{}{}, and locks need the master; use the address of the master, \
+             or redis+sentinel:// to follow fail-overs",
             text(1),
             text(2),
-            if text(3) == "connected" { "" } else { ", which it does not reach (MASTERDOWN)" }
+            if text(3) == "connected" { "" } else { ", which it cannot reach (MASTERDOWN)" }
         ))),
         "sentinel" => Err(unavailable(format!(
-            "{address} is a sentinel: write redis+sentinel://{address}/NAME with the name of the master"
+            "{address} is a sentinel, which stores no locks; use redis+sentinel://{address}/NAME, with the name of the \
+             master"
         ))),
         _ => Ok(()),
     }
 }
 
-/// Where else a node of a cluster says that a slot is.
+/// A redirect to another node of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Redirect {
-    /// For good.
+    /// `MOVED`: the node owns the slot.
     Moved(Address),
-    /// For this one request: the slot is moving.
+    /// `ASK`: for this request only, since the slot is moving to the node.
     Ask(Address),
 }
 
-/// Where to go instead; `node` is the one that said it, and may leave out a host that is its own.
+/// Decodes a redirect. `node` sent it, and may leave out the host if it is its own.
 pub(super) fn redirect(error: &RedisError, node: &Address) -> Option<Redirect> {
     let (address, _) = error.redirect_node()?;
     let (host, port) = address.rsplit_once(':')?;
     let port = port.parse().ok()?;
     let host = match (host, node) {
-        // It does not know its name, and may not say its address.
+        // The node is configured to send its host name, and has none.
         ("?", _) => return None,
         ("", Address::Tcp { host, .. }) => host,
         (host, _) => host,
@@ -167,47 +188,47 @@ pub(super) fn redirect(error: &RedisError, node: &Address) -> Option<Redirect> {
     Some(if is_ask { Redirect::Ask(address) } else { Redirect::Moved(address) })
 }
 
-/// Whether the keys of a script are on two nodes just now.
-pub(super) fn is_split(error: &RedisError) -> bool {
+/// Returns `true` if the keys of a script are on two nodes, since their slot is moving.
+pub(super) fn is_try_again(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::TryAgain)
 }
 
-/// How to find the lines of a batch that a refusal is about.
+/// How to split a batch, to find the lines that an error is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Division {
-    /// Each line in a call of its own: most of them are refused together only.
-    Each,
-    /// By halves: most of them are not concerned.
+pub(super) enum BatchSplit {
+    /// Each line in its own call: most of them fail only together.
+    EachLine,
+    /// In halves: most lines are not concerned.
     Halves,
 }
 
-/// What a key is denied with: by Redis 6.2, by Redis 7 and Valkey, and inside a script of Redis 7.0.
+/// Texts of errors that deny access to a key: Redis 6.2, Redis 7 and Valkey, and in a script of Redis 7.0.
 const DENIED_KEY: [&str; 3] =
     ["access one of the keys", "permissions to access a key", "access at least one of the keys"];
 
-/// How to go on with a batch that was refused as a whole; `None` when it would be refused in parts as well.
-pub(super) fn division(failure: &Failure) -> Option<Division> {
+/// Returns how to split a batch that failed as a whole. `None` if its parts would fail as well.
+pub(super) fn batch_split(failure: &Failure) -> Option<BatchSplit> {
     match &failure.kind {
         FailureKind::Unavailable(cause) => {
-            let is_split = cause.downcast_ref::<Refusal>().is_some_and(|refusal| is_split(&refusal.0));
-            is_split.then_some(Division::Each)
+            let is_try_again = cause.downcast_ref::<StoreError>().is_some_and(|error| is_try_again(&error.0));
+            is_try_again.then_some(BatchSplit::EachLine)
         }
-        // A key, and not the command, is what this user has no right to.
+        // The user lacks permission for a key, not for the command.
         FailureKind::Denied(cause) => {
-            let text = cause.downcast_ref::<Refusal>().and_then(|refusal| refusal.0.detail());
-            let is_of_key = |text: &str| DENIED_KEY.iter().any(|words| text.contains(words));
-            text.is_some_and(is_of_key).then_some(Division::Halves)
+            let text = cause.downcast_ref::<StoreError>().and_then(|error| error.0.detail());
+            let denies_key = |text: &str| DENIED_KEY.iter().any(|words| text.contains(words));
+            text.is_some_and(denies_key).then_some(BatchSplit::Halves)
         }
         _ => None,
     }
 }
 
-/// Whether another look at the cluster is worth while.
-pub(super) fn is_of_cluster(error: &RedisError) -> bool {
-    error.is_cluster_error() || is_of_replica(error)
+/// Returns `true` if the map of the cluster may be outdated.
+pub(super) fn is_cluster_error(error: &RedisError) -> bool {
+    error.is_cluster_error() || is_replica_error(error)
 }
 
-/// Whether it will not be allowed later either.
+/// Returns `true` if the server denies the request to this user.
 pub(super) fn is_denial(error: &RedisError) -> bool {
     matches!(
         error.kind(),
@@ -218,10 +239,10 @@ pub(super) fn is_denial(error: &RedisError) -> bool {
         || error.detail().is_some_and(|text| DENIED_IN_SCRIPT.iter().any(|words| text.contains(words)))
 }
 
-/// What a command inside a script is refused with: up to Redis 7.0, and from 7.2 on and by Valkey, where the code is ERR.
+/// Texts of errors that deny a command in a script: up to Redis 7.0, and from Redis 7.2 and in Valkey (with code ERR).
 const DENIED_IN_SCRIPT: [&str; 2] = ["The user executing the script", "ACL failure in script"];
 
-/// Whether the server wants a password first.
+/// Returns `true` if the server requires a login first.
 pub(super) fn is_unauthenticated(error: &RedisError) -> bool {
     error.code() == Some("NOAUTH")
 }
@@ -230,14 +251,14 @@ pub(super) fn is_unauthenticated(error: &RedisError) -> bool {
 mod tests {
     use super::*;
 
-    /// The error that a server answers with these words.
+    /// Parses an error reply.
     fn error(text: &str) -> RedisError {
-        let answer = redis::parse_redis_value(format!("-{text}\r\n").as_bytes()).expect("an answer");
-        answer.extract_error().expect_err("an error")
+        let reply = redis::parse_redis_value(format!("-{text}\r\n").as_bytes()).expect("a reply");
+        reply.extract_error().expect_err("an error")
     }
 
     #[test]
-    fn denials_of_all_servers_are_known() {
+    fn denials_of_all_server_versions_are_recognised() {
         for text in [
             "NOPERM this user has no permissions to run the 'evalsha' command or its subcommand",
             "NOPERM User reader has no permissions to run the 'evalsha' command",
@@ -265,15 +286,15 @@ mod tests {
     }
 
     #[test]
-    fn a_replica_is_known_by_its_words() {
+    fn errors_of_a_replica_are_recognised() {
         for text in [
             "READONLY You can't write against a read only replica.",
             "READONLY You can't write against a read only replica. script: 00, on @user_script:12.",
             "ERR Error running script (call to f_00): @user_script:12: @user_script: 12: -READONLY You can't write against \
              a read only replica.",
-            "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+            "MASTERDOWN Connection with MASTER is down and replica-serve-stale-data is set to 'no'.",
         ] {
-            assert!(is_of_replica(&error(text)) && breaks_connection(&error(text)), "{text}");
+            assert!(is_replica_error(&error(text)) && breaks_connection(&error(text)), "{text}");
         }
         for text in [
             "MISCONF Redis is configured to save RDB snapshots",

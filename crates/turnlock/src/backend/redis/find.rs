@@ -1,4 +1,4 @@
-//! A look at many keys, to find those that are locks.
+//! Scans the keys of all primaries for locks.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,72 +8,70 @@ use futures_util::StreamExt;
 use redis::Value;
 use turnlock_core::{Kind, LockName, Moment};
 
-use super::arrival::{Arrival, Delivery};
-use super::key_look::{self, KeyLook};
-use super::link::Outcome;
+use super::connection::Outcome;
+use super::key_probe::{self, KeyProbe};
 use super::node::Node;
+use super::reply::{CallOptions, Reply};
 use super::topology::Topology;
-use super::{failure, strange};
-use crate::backend::{Failure, Search, Sightings};
+use super::{failure, unexpected_reply};
+use crate::backend::{Failure, FoundKeys, Search};
 use crate::clock;
 
-/// How many keys a server looks at for one request: it does nothing else meanwhile.
-const COUNT: usize = 500;
+/// Keys per `SCAN` request. The server handles no other request meanwhile.
+const SCAN_COUNT: usize = 500;
 
-/// How many keys are looked at by one search, at the most, and for how long.
-const MOST_KEYS: usize = 1_000_000;
-const LONGEST: Duration = Duration::from_secs(10);
+/// Limits of one search: the keys that it scans, and its duration.
+const MAX_KEYS: usize = 1_000_000;
+const TIME_LIMIT: Duration = Duration::from_secs(10);
 
-/// How many keys are being asked about at a time.
-const AT_ONCE: usize = 64;
+/// Probes in flight at a time.
+const CONCURRENT_PROBES: usize = 64;
 
-/// One search, under way.
+/// A search in progress.
 pub(super) struct Finder {
     topology: Topology,
     search: Search,
-    /// How long to wait for one answer.
+    /// The time-out of one request.
     limit: Duration,
     end: Moment,
-    looked_at: usize,
+    scanned: usize,
     found: BTreeMap<String, Kind>,
     is_complete: bool,
 }
 
 impl Finder {
     pub(super) fn new(topology: Topology, search: Search, limit: Duration) -> Self {
-        let end = clock::now() + LONGEST;
-        Self { topology, search, limit, end, looked_at: 0, found: BTreeMap::new(), is_complete: true }
+        let end = clock::now() + TIME_LIMIT;
+        Self { topology, search, limit, end, scanned: 0, found: BTreeMap::new(), is_complete: true }
     }
 
-    /// Looks at the keys of all masters, one after the other.
-    pub(super) async fn run(mut self) -> Result<Sightings, Failure> {
+    /// Scans all primaries, one after the other.
+    pub(super) async fn run(mut self) -> Result<FoundKeys, Failure> {
         for node in self.topology.masters() {
-            self.look_through(&node).await?;
+            self.scan_node(&node).await?;
         }
-        Ok(Sightings::new(&self.search, self.found, self.is_complete))
+        Ok(FoundKeys::new(&self.search, self.found, self.is_complete))
     }
 
-    async fn look_through(&mut self, node: &Arc<Node>) -> Result<(), Failure> {
+    async fn scan_node(&mut self, node: &Arc<Node>) -> Result<(), Failure> {
         let pattern = self.search.names.widened(&self.search.prefix);
         let mut cursor = b"0".to_vec();
         loop {
-            if self.found.len() > self.search.at_most
-                || self.looked_at >= MOST_KEYS
-                || clock::now() >= self.end
+            if self.found.len() > self.search.at_most || self.scanned >= MAX_KEYS || clock::now() >= self.end
             {
                 self.is_complete = false;
                 return Ok(());
             }
             let mut cmd = redis::cmd("SCAN");
-            cmd.arg(&cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(COUNT);
-            let page = match node.link.command(&cmd, self.limit).await? {
-                Outcome::Answered(page, _) => page,
+            cmd.arg(&cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(SCAN_COUNT);
+            let page = match node.connection.command(&cmd, self.limit).await? {
+                Outcome::Replied(page, _) => page,
                 Outcome::Refused(error) => return Err(failure::from_error(error, None)),
-                Outcome::Unanswered(failure) => return Err(failure),
+                Outcome::NoReply(failure) => return Err(failure),
             };
-            let (next, keys) = decode_page(page).map_err(|page| strange(&page))?;
-            self.looked_at += COUNT;
-            self.sort_out(keys).await;
+            let (next, keys) = decode_page(page).map_err(|page| unexpected_reply(&page))?;
+            self.scanned += SCAN_COUNT;
+            self.probe_keys(keys).await;
             if next == b"0" {
                 return Ok(());
             }
@@ -81,49 +79,50 @@ impl Finder {
         }
     }
 
-    /// Keeps those keys that are locks. What is gone by now, or cannot be looked at, is left out.
-    async fn sort_out(&mut self, keys: Vec<String>) {
+    /// Adds the keys that are locks. Keys that are gone by now, or cannot be read, are left out.
+    async fn probe_keys(&mut self, keys: Vec<String>) {
         let (topology, limit) = (&self.topology, self.limit);
         let is_new = |key: &String| {
-            self.search.wants(key) && !key_look::is_of_another(key) && !self.found.contains_key(key)
+            self.search.matches(key) && !key_probe::is_auxiliary_key(key) && !self.found.contains_key(key)
         };
-        // As a plain lock, which may have any name also in a cluster.
+        // A plain lock may have any name, also in a cluster.
         let names =
             keys.into_iter().filter(is_new).filter_map(|key| LockName::of(Kind::Plain, "", &key).ok());
-        let looks = names.map(|name| async move {
-            let look = look_at(topology, &name, limit).await.map(|look| look.held());
-            (name, look)
+        let probes = names.map(|name| async move {
+            let kind = probe(topology, &name, limit).await.map(|probe| probe.certain_kind());
+            (name, kind)
         });
-        let mut looks = futures_util::stream::iter(looks.collect::<Vec<_>>()).buffer_unordered(AT_ONCE);
+        let mut probes =
+            futures_util::stream::iter(probes.collect::<Vec<_>>()).buffer_unordered(CONCURRENT_PROBES);
         let mut found = Vec::new();
         let mut is_complete = true;
-        while let Some((name, look)) = looks.next().await {
-            match look {
+        while let Some((name, kind)) = probes.next().await {
+            match kind {
                 Ok(Some(kind)) => found.push((name.key().to_owned(), kind)),
                 Ok(None) => {}
                 Err(failure) => {
-                    tracing::debug!(key = name.key(), %failure, "a key could not be looked at");
-                    is_complete &= !failure.is_worth_a_retry();
+                    tracing::debug!(key = name.key(), %failure, "key probe failed");
+                    is_complete &= !failure.is_retryable();
                 }
             }
         }
-        drop(looks);
+        drop(probes);
         self.found.extend(found);
         self.is_complete &= is_complete;
     }
 }
 
-/// What stands at the key of a name.
-pub(super) async fn look_at(
+/// Probes the key of a name.
+pub(super) async fn probe(
     topology: &Topology,
     name: &LockName,
     limit: Duration,
-) -> Result<KeyLook, Failure> {
-    let Arrival { value, .. } = topology.run(&key_look::look(name), Delivery::plain(limit)).await?;
-    KeyLook::decode(value).map_err(|value| strange(&value))
+) -> Result<KeyProbe, Failure> {
+    let Reply { value, .. } = topology.run(&key_probe::call(name), CallOptions::unreplicated(limit)).await?;
+    KeyProbe::decode(value).map_err(|value| unexpected_reply(&value))
 }
 
-/// Where to go on, and the keys that are text: a lock has no other.
+/// Decodes the next cursor and the keys that are UTF-8. Other keys are not locks.
 fn decode_page(page: Value) -> Result<(Vec<u8>, Vec<String>), Value> {
     let Value::Array(parts) = &page else { return Err(page) };
     let [Value::BulkString(cursor), Value::Array(keys)] = &parts[..] else { return Err(page) };

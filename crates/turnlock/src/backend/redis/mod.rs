@@ -1,34 +1,34 @@
-//! Redis, in whatever shape: a request becomes a script with keys and arguments, its reply a typed answer.
+//! The Redis backend: each step is one script call, its reply is decoded into a typed value.
 
 mod access;
 mod address;
 #[cfg(feature = "tls")]
 mod any_server;
-mod arrival;
-mod batches;
+mod batched_call;
+mod batcher;
+mod client_record;
 mod cluster;
 mod common;
-mod convoy;
+mod connection;
 mod decode;
-mod examined;
+mod endpoint;
 mod failure;
 mod fair;
 mod find;
-mod first_answer;
-mod inlet;
-mod introduction;
-mod key_look;
-mod lane;
-mod lanes;
+mod handshake;
+mod key_probe;
 mod latch;
-mod link;
-mod listener;
+mod lines;
 mod node;
+mod node_probe;
 mod permits;
-mod place;
 mod plain;
+mod pubsub;
 mod read_write;
 mod reentrant;
+mod replicated;
+mod replicated_pipelines;
+mod reply;
 mod requests;
 mod script_call;
 mod scripts;
@@ -39,6 +39,7 @@ mod sentinel_watch;
 mod sentinels;
 mod shape;
 mod subscriber;
+mod subscriptions;
 #[cfg(test)]
 mod tests;
 #[cfg(feature = "tls")]
@@ -47,9 +48,8 @@ mod tls_dialler;
 #[path = "no_tls_dialler.rs"]
 mod tls_dialler;
 #[cfg(feature = "tls")]
-mod tls_trouble;
+mod tls_error;
 mod topology;
-mod trip;
 
 use std::io;
 use std::pin::Pin;
@@ -57,7 +57,9 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use redis::Value;
-use turnlock_core::model::{Acquired, Claim, Deed, Place, Released, Renewed, Snapshot, Wish};
+use turnlock_core::model::{
+    AcquireOptions, Acquired, Claim, CounterOp, QueuePosition, Released, Renewed, Snapshot,
+};
 use turnlock_core::{ClientId, Kind, Lease, LockName, OwnerId};
 
 pub(crate) use access::Access;
@@ -68,121 +70,136 @@ pub(crate) use shape::{Shape, Target};
 pub(crate) use tls_dialler::TlsDialler;
 
 use super::{
-    Answer, Backend, Care, Examinees, Failure, FailureKind, Renewal, Search, Sent, Sightings, Signals, Step,
-    Waiter,
+    Backend, Failure, FailureKind, FairWaiter, FoundKeys, Renewal, Search, Sent, ServerProbes, Signals, Step,
+    StepOptions, StepReply,
 };
-use arrival::{Arrival, Delivery};
-use key_look::KeyLook;
+use key_probe::KeyProbe;
+use reply::{CallOptions, Reply};
 use script_call::ScriptCall;
 use topology::Topology;
 
-/// Locks on Redis, whatever its shape.
+/// Locks on Redis: one server, a master that sentinels monitor, or a cluster.
 #[derive(Debug)]
 pub(crate) struct Redis {
     topology: Topology,
 }
 
 impl Redis {
-    /// Connects. Must be called on the runtime that is to drive the connections.
+    /// Connects. Must be called on the runtime that drives the connections from then on.
     pub(crate) async fn connect(target: Target) -> Result<Self, Failure> {
         Ok(Self { topology: Topology::connect(target).await? })
     }
 
-    /// One step that asks no replicas.
+    /// Runs one script that no replica must acknowledge.
     fn step<T: Send + 'static>(
         &self,
         call: ScriptCall,
         limit: Duration,
         decode: impl FnOnce(Value) -> Result<T, Value> + Send + 'static,
     ) -> Step<T> {
-        deliver(self.topology.clone(), call, Delivery::plain(limit), |Arrival { value, sent, .. }| {
-            Ok(Answer::new(decode(value).map_err(|value| strange(&value))?, sent))
+        let options = CallOptions::unreplicated(limit);
+        run_script(self.topology.clone(), call, options, |Reply { value, sent, .. }| {
+            Ok(StepReply::new(decode(value).map_err(|value| unexpected_reply(&value))?, sent))
         })
     }
 
-    /// One request for many lines, each of which has an outcome of its own; in a cluster, one for each slot.
+    /// Runs a batch: one call for all lines, or one for each slot in a cluster.
+    ///
+    /// Each line has its own outcome.
     fn batch<L: Clone + Send + Sync + 'static, T: Send + 'static>(
         &self,
         lines: &[L],
         name: fn(&L) -> &LockName,
         call: fn(&[L]) -> ScriptCall,
-        delivery: Delivery,
-        finish: Finish<Vec<Option<T>>>,
+        options: CallOptions,
+        decode: Decode<Vec<Option<T>>>,
     ) -> Step<Vec<Option<T>>> {
         let topology = self.topology.clone();
         let is_cluster = matches!(topology, Topology::Cluster(_));
         let lines = lines.to_vec();
         Box::pin(async move {
             let run = |lines: &[L]| {
-                let delivery = Delivery { is_divisible: lines.len() > 1, ..delivery };
-                deliver(topology.clone(), call(lines), delivery, finish)
+                let options = CallOptions { can_split: lines.len() > 1, ..options };
+                run_script(topology.clone(), call(lines), options, decode)
             };
-            batches::run(lines, |line| if is_cluster { name(line).slot() } else { 0 }, run).await
+            lines::run(lines, |line| if is_cluster { name(line).slot() } else { 0 }, run).await
         })
     }
 }
 
-/// Makes what is wanted of what came of a script.
-type Finish<T> = fn(Arrival) -> Result<Answer<T>, Failure>;
+/// Decodes the reply to a script.
+type Decode<T> = fn(Reply) -> Result<StepReply<T>, Failure>;
 
-/// Runs a script, and makes what is wanted of what came of it.
-fn deliver<T: Send + 'static>(
+/// Runs a script and decodes its reply.
+fn run_script<T: Send + 'static>(
     topology: Topology,
     call: ScriptCall,
-    delivery: Delivery,
-    finish: impl FnOnce(Arrival) -> Result<Answer<T>, Failure> + Send + 'static,
+    options: CallOptions,
+    decode: impl FnOnce(Reply) -> Result<StepReply<T>, Failure> + Send + 'static,
 ) -> Step<T> {
-    Box::pin(async move { finish(topology.run(&call, delivery).await?) })
+    Box::pin(async move { decode(topology.run(&call, options).await?) })
 }
 
-/// What one hold was given. Where too few replicas have acknowledged it, that is a failure, and stands.
-fn given<T>(arrival: Arrival, decode: fn(Value) -> Result<T, Value>) -> Result<Answer<T>, Failure> {
-    let Arrival { value, sent, replicas, shortfall } = arrival;
+/// Decodes the reply to a step that replicas must acknowledge.
+///
+/// Too few acknowledgements are a failure of a step that took effect on the master.
+fn decode_replicated<T>(
+    reply: Reply,
+    decode: fn(Value) -> Result<T, Value>,
+) -> Result<StepReply<T>, Failure> {
+    let Reply { value, sent, replicas, shortfall } = reply;
     match shortfall {
         None => {
-            let value = decode(value).map_err(|value| strange(&value))?;
-            Ok(Answer { value, sent, replicas, told: None })
+            let value = decode(value).map_err(|value| unexpected_reply(&value))?;
+            Ok(StepReply { value, sent, replicas, notified: None })
         }
         Some(kind) => Err(Failure::of_standing(kind, sent)),
     }
 }
 
-fn renewed(arrival: Arrival) -> Result<Answer<Vec<Option<Renewed>>>, Failure> {
-    let Arrival { value, sent, replicas, shortfall } = arrival;
-    let mut value = decode::renewed(value).map_err(|value| strange(&value))?;
+/// Decodes the outcomes of a batch of renewals.
+fn renewed(reply: Reply) -> Result<StepReply<Vec<Option<Renewed>>>, Failure> {
+    let Reply { value, sent, replicas, shortfall } = reply;
+    let mut value = decode::renewed(value).map_err(|value| unexpected_reply(&value))?;
     if shortfall.is_some() {
-        // What is gone is gone; what was renewed may be gone when another is promoted.
+        // A lost hold stays lost. A renewed one may be gone if a replica is promoted, so it has no outcome.
         let is_gone = |line: &&mut Option<Renewed>| **line == Some(Renewed::NotHeld);
         value.iter_mut().filter(|line| !is_gone(line)).for_each(|line| *line = None);
     }
-    Ok(Answer { value, sent, replicas, told: None })
+    Ok(StepReply { value, sent, replicas, notified: None })
 }
 
-fn attended(Arrival { value, sent, .. }: Arrival) -> Result<Answer<Vec<Option<Place>>>, Failure> {
-    Ok(Answer::new(decode::places(value).map_err(|value| strange(&value))?, sent))
+/// Decodes the queue positions that a batch of heartbeats returns.
+fn heartbeats(Reply { value, sent, .. }: Reply) -> Result<StepReply<Vec<Option<QueuePosition>>>, Failure> {
+    Ok(StepReply::new(decode::positions(value).map_err(|value| unexpected_reply(&value))?, sent))
 }
 
-/// An answer that no script gives.
-fn strange(value: &Value) -> Failure {
-    let text = format!("the server answered a script with {value:?}");
+/// Fails with a reply that the script never returns.
+fn unexpected_reply(value: &Value) -> Failure {
+    let text = format!("unexpected reply to a script: {value:?}");
     Failure::refused(FailureKind::Unavailable(Arc::new(io::Error::new(io::ErrorKind::InvalidData, text))))
 }
 
 impl Backend for Redis {
-    fn acquire(&self, claim: Claim<'_>, wish: Wish, care: Care) -> Step<Acquired> {
+    fn acquire(
+        &self,
+        claim: Claim<'_>,
+        options: AcquireOptions,
+        step_options: StepOptions,
+    ) -> Step<Acquired> {
         let call = match claim.name.kind() {
-            Kind::Lock | Kind::Spin | Kind::Fenced => reentrant::acquire(claim, wish),
-            Kind::Fair => fair::acquire(claim, wish),
-            Kind::Read | Kind::Write => read_write::acquire(claim, wish),
-            Kind::Plain => plain::acquire(claim, wish),
-            Kind::Semaphore => semaphore::acquire(claim, wish),
-            Kind::Permits => permits::acquire(claim, wish),
-            Kind::Latch => return never("acquire", claim.name),
+            Kind::Lock | Kind::Spin | Kind::Fenced => reentrant::acquire(claim, options),
+            Kind::Fair => fair::acquire(claim, options),
+            Kind::Read | Kind::Write => read_write::acquire(claim, options),
+            Kind::Plain => plain::acquire(claim, options),
+            Kind::Semaphore => semaphore::acquire(claim, options),
+            Kind::Permits => permits::acquire(claim, options),
+            Kind::Latch => return unsupported("acquire", claim.name),
         };
-        let Care { limit, replicas, caller } = care;
-        let delivery = Delivery::new(limit, replicas, decode::is_grant);
-        let call = call.asked_by(caller);
-        deliver(self.topology.clone(), call, delivery, |arrival| given(arrival, decode::acquired))
+        let StepOptions { limit, replicas, caller } = step_options;
+        let options = CallOptions::new(limit, replicas, decode::is_grant);
+        let call = call.for_caller(caller);
+        run_script(self.topology.clone(), call, options, |reply| decode_replicated(reply, decode::acquired))
     }
 
     fn release(&self, claim: Claim<'_>, limit: Duration) -> Step<Released> {
@@ -193,46 +210,50 @@ impl Backend for Redis {
             Kind::Plain => plain::release(claim),
             Kind::Semaphore => semaphore::release(claim),
             Kind::Permits => permits::release(claim),
-            Kind::Latch => return never("release", claim.name),
+            Kind::Latch => return unsupported("release", claim.name),
         };
-        deliver(self.topology.clone(), call, Delivery::plain(limit), |Arrival { value, sent, .. }| {
-            let told = decode::told(&value);
-            let value = decode::released(value).map_err(|value| strange(&value))?;
-            Ok(Answer { value, sent, replicas: 0, told })
+        let options = CallOptions::unreplicated(limit);
+        run_script(self.topology.clone(), call, options, |Reply { value, sent, .. }| {
+            let notified = decode::receivers(&value);
+            let value = decode::released(value).map_err(|value| unexpected_reply(&value))?;
+            Ok(StepReply { value, sent, replicas: 0, notified })
         })
     }
 
-    fn renew(&self, lines: &[Renewal], care: Care) -> Step<Vec<Option<Renewed>>> {
-        let Some(Renewal { name: first, .. }) = lines.first() else { return nothing_to_do() };
+    fn renew(&self, lines: &[Renewal], step_options: StepOptions) -> Step<Vec<Option<Renewed>>> {
+        let Some(Renewal { name: first, .. }) = lines.first() else { return empty_reply() };
         let call = match first.kind() {
             Kind::Lock | Kind::Spin | Kind::Fenced | Kind::Fair => reentrant::renew,
             Kind::Read | Kind::Write => read_write::renew,
             Kind::Plain => plain::renew,
             Kind::Permits => permits::renew,
-            Kind::Semaphore | Kind::Latch => return never("renew", first),
+            Kind::Semaphore | Kind::Latch => return unsupported("renew", first),
         };
-        let delivery = Delivery::prolonging(care.limit, care.replicas, decode::is_any_renewed);
-        self.batch(lines, |line| &line.name, call, delivery, renewed)
+        let options =
+            CallOptions::extending_lease(step_options.limit, step_options.replicas, decode::is_any_renewed);
+        self.batch(lines, |line| &line.name, call, options, renewed)
     }
 
-    fn keep(&self, claim: Claim<'_>, lease: Lease, care: Care) -> Step<Renewed> {
+    fn unlock_after(&self, claim: Claim<'_>, lease: Lease, step_options: StepOptions) -> Step<Renewed> {
         let call = match claim.name.kind() {
-            Kind::Lock | Kind::Spin | Kind::Fenced => reentrant::keep(claim, lease),
-            Kind::Fair => fair::keep(claim, lease),
-            Kind::Read | Kind::Write => read_write::keep(claim, lease),
-            Kind::Plain => plain::keep(claim, lease),
-            Kind::Permits => permits::keep(claim, lease),
-            Kind::Semaphore | Kind::Latch => return never("keep", claim.name),
+            Kind::Lock | Kind::Spin | Kind::Fenced => reentrant::unlock_after(claim, lease),
+            Kind::Fair => fair::unlock_after(claim, lease),
+            Kind::Read | Kind::Write => read_write::unlock_after(claim, lease),
+            Kind::Plain => plain::unlock_after(claim, lease),
+            Kind::Permits => permits::unlock_after(claim, lease),
+            Kind::Semaphore | Kind::Latch => return unsupported("unlock_after", claim.name),
         };
-        let delivery = Delivery::prolonging(care.limit, care.replicas, decode::is_kept);
-        deliver(self.topology.clone(), call, delivery, |arrival| given(arrival, decode::kept))
+        let options =
+            CallOptions::extending_lease(step_options.limit, step_options.replicas, decode::is_lease_set);
+        run_script(self.topology.clone(), call, options, |reply| decode_replicated(reply, decode::lease_set))
     }
 
-    fn attend(&self, waiters: &[Waiter], limit: Duration) -> Step<Vec<Option<Place>>> {
+    fn heartbeat(&self, waiters: &[FairWaiter], limit: Duration) -> Step<Vec<Option<QueuePosition>>> {
         if waiters.is_empty() {
-            return nothing_to_do();
+            return empty_reply();
         }
-        self.batch(waiters, |waiter| &waiter.name, fair::attend, Delivery::plain(limit), attended)
+        let options = CallOptions::unreplicated(limit);
+        self.batch(waiters, |waiter| &waiter.name, fair::heartbeat, options, heartbeats)
     }
 
     fn force_unlock(&self, name: &LockName, limit: Duration) -> Step<bool> {
@@ -241,17 +262,17 @@ impl Backend for Redis {
             Kind::Fair => fair::force_unlock(name),
             Kind::Read | Kind::Write => read_write::force_unlock(name),
             Kind::Plain => plain::force_unlock(name),
-            Kind::Semaphore | Kind::Permits | Kind::Latch => return never("unlock by force", name),
+            Kind::Semaphore | Kind::Permits | Kind::Latch => return unsupported("force_unlock", name),
         };
         self.step(call, limit, |value| decode::number(value).map(|was_held| was_held == 1))
     }
 
-    fn perform(&self, name: &LockName, deed: Deed, request: &OwnerId, limit: Duration) -> Step<i64> {
+    fn perform(&self, name: &LockName, op: CounterOp, request: &OwnerId, limit: Duration) -> Step<i64> {
         let call = match name.kind() {
-            Kind::Semaphore => semaphore::perform(name, deed, request),
-            Kind::Permits => permits::perform(name, deed, request),
-            Kind::Latch => latch::perform(name, deed, request),
-            _ => return never("count on", name),
+            Kind::Semaphore => semaphore::perform(name, op, request),
+            Kind::Permits => permits::perform(name, op, request),
+            Kind::Latch => latch::perform(name, op, request),
+            _ => return unsupported("a counter operation", name),
         };
         self.step(call, limit, decode::number)
     }
@@ -270,63 +291,77 @@ impl Backend for Redis {
             Kind::Permits => permits::inspect(name),
             Kind::Latch => latch::inspect(name),
         };
-        let step = self.step(call, limit, decode::picture);
+        let step = self.step(call, limit, decode::snapshot);
         let key = name.key().to_owned();
         Box::pin(async move {
-            let Answer { value, sent, .. } = step.await?;
+            let StepReply { value, sent, .. } = step.await?;
             match value {
-                Ok(value) => Ok(Answer::new(value, sent)),
-                Err(found) => Err(Failure::refused(FailureKind::Corrupt { key, found })),
+                Ok(value) => Ok(StepReply::new(value, sent)),
+                Err(found) => Err(Failure::refused(FailureKind::NotALock { key, found })),
             }
         })
     }
 
-    fn find(&self, search: Search, limit: Duration) -> Step<Sightings> {
+    fn find(&self, search: Search, limit: Duration) -> Step<FoundKeys> {
         let finder = find::Finder::new(self.topology.clone(), search, limit);
-        Box::pin(async move { Ok(Answer::new(finder.run().await?, Sent::never())) })
+        Box::pin(async move { Ok(StepReply::new(finder.run().await?, Sent::never())) })
     }
 
     fn kind_of(&self, name: &LockName, limit: Duration) -> Step<Option<Kind>> {
-        if key_look::is_of_another(name.key()) {
-            return Box::pin(std::future::ready(Ok(Answer::new(None, Sent::never()))));
+        if key_probe::is_auxiliary_key(name.key()) {
+            return Box::pin(std::future::ready(Ok(StepReply::new(None, Sent::never()))));
         }
-        let name = name.of_other_kind(Kind::Plain);
-        self.step(key_look::look(&name), limit, |value| KeyLook::decode(value).map(|look| look.may_be()))
+        let name = name.with_kind(Kind::Plain);
+        self.step(key_probe::call(&name), limit, |value| {
+            KeyProbe::decode(value).map(|probe| probe.possible_kind())
+        })
     }
 
-    fn introduce(&self, client: ClientId, record: String, lasts: Duration, limit: Duration) -> Step<()> {
-        let call = introduction::introduce(&introduction::key(client), &record, lasts);
+    fn write_client_record(
+        &self,
+        client: ClientId,
+        record: String,
+        lasts: Duration,
+        limit: Duration,
+    ) -> Step<()> {
+        let call = client_record::write(&client_record::key(client), &record, lasts);
         self.step(call, limit, |value| decode::number(value).map(drop))
     }
 
-    fn introductions(&self, clients: &[ClientId], limit: Duration) -> Step<Vec<Option<String>>> {
-        let keys: Vec<_> = clients.iter().copied().map(introduction::key).collect();
+    fn client_records(&self, clients: &[ClientId], limit: Duration) -> Step<Vec<Option<String>>> {
+        let keys: Vec<_> = clients.iter().copied().map(client_record::key).collect();
         if keys.is_empty() {
-            return nothing_to_do();
+            return empty_reply();
         }
-        self.batch(&keys, |key| key, introduction::read, Delivery::plain(limit), introduction::was_read)
+        self.batch(
+            &keys,
+            |key| key,
+            client_record::read,
+            CallOptions::unreplicated(limit),
+            client_record::decode_records,
+        )
     }
 
-    fn listen(&self, name: &LockName) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    fn subscribe(&self, name: &LockName) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         match &self.topology {
-            Topology::One(node) => node.subscriber().listen(name),
-            Topology::Cluster(cluster) => cluster.listen(name),
+            Topology::One(node) => node.subscriber().subscribe(name),
+            Topology::Cluster(cluster) => cluster.subscribe(name),
         }
     }
 
-    fn unlisten(&self, name: &LockName) {
+    fn unsubscribe(&self, name: &LockName) {
         match &self.topology {
-            Topology::One(node) => node.subscriber().unlisten(name),
-            Topology::Cluster(cluster) => cluster.unlisten(name),
+            Topology::One(node) => node.subscriber().unsubscribe(name),
+            Topology::Cluster(cluster) => cluster.unsubscribe(name),
         }
     }
 
-    fn examinees(&self) -> Examinees<'_> {
-        Box::pin(self.topology.examinees())
+    fn server_probes(&self) -> ServerProbes<'_> {
+        Box::pin(self.topology.server_probes())
     }
 
     fn about(&self) -> String {
-        "The store is made of servers, of which none is known just now.".to_owned()
+        "No server of this store is known at the moment.".to_owned()
     }
 
     fn attach(&self, signals: Weak<dyn Signals>) {
@@ -334,12 +369,16 @@ impl Backend for Redis {
     }
 }
 
-fn nothing_to_do<T: Send + 'static>() -> Step<Vec<T>> {
-    Box::pin(std::future::ready(Ok(Answer::new(Vec::new(), Sent::never()))))
+/// An empty batch, for which nothing is sent.
+fn empty_reply<T: Send + 'static>() -> Step<Vec<T>> {
+    Box::pin(std::future::ready(Ok(StepReply::new(Vec::new(), Sent::never()))))
 }
 
-/// A step that this kind of thing does not have: a fault in this crate, told rather than sent.
-fn never<T: Send + 'static>(what: &str, name: &LockName) -> Step<T> {
-    let cause = io::Error::new(io::ErrorKind::Unsupported, format!("cannot {what} a {}", name.kind().noun()));
+/// Fails a step that the kind of the name does not have. Only a bug in this crate gets here.
+fn unsupported<T: Send + 'static>(step: &str, name: &LockName) -> Step<T> {
+    let cause = io::Error::new(
+        io::ErrorKind::Unsupported,
+        format!("{step} is not supported for a {}", name.kind().label()),
+    );
     Box::pin(std::future::ready(Err(Failure::refused(FailureKind::Unavailable(Arc::new(cause))))))
 }

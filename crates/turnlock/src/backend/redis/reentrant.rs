@@ -1,24 +1,24 @@
-//! The reentrant lock, and its kin on the same key: the spin lock and the fenced lock.
+//! The reentrant lock, and the spin lock and fenced lock, which share its key.
 
-use turnlock_core::model::{Claim, Wish};
+use turnlock_core::model::{AcquireOptions, Claim};
 use turnlock_core::{Kind, Lease, LockName};
 
 use super::script_call::ScriptCall;
 use super::scripts::{self, Script};
 use crate::backend::Renewal;
 
-/// Redisson's prefix of the key that has the last token.
+/// Redisson's prefix of the key of the last token.
 const TOKEN: &str = "redisson_lock_token";
 
-pub(super) fn acquire(claim: Claim<'_>, wish: Wish) -> ScriptCall {
+pub(super) fn acquire(claim: Claim<'_>, options: AcquireOptions) -> ScriptCall {
     let call = match claim.name.kind() {
         Kind::Fenced => {
             ScriptCall::on_all(&scripts::FENCED_ACQUIRE, claim.name, &[&claim.name.beside(TOKEN)])
         }
         _ => ScriptCall::on(&scripts::LOCK_ACQUIRE, claim.name),
     };
-    let call = call.arg(claim.owner.as_str()).arg(claim.target).arg(wish.lease.as_millis());
-    if claim.name.kind() == Kind::Fenced { call.arg(wish.highest_token) } else { call }
+    let call = call.arg(claim.owner.as_str()).arg(claim.target).arg(options.lease.as_millis());
+    if claim.name.kind() == Kind::Fenced { call.arg(options.highest_token) } else { call }
 }
 
 pub(super) fn release(claim: Claim<'_>) -> ScriptCall {
@@ -26,12 +26,12 @@ pub(super) fn release(claim: Claim<'_>) -> ScriptCall {
     call.arg(claim.owner.as_str()).arg(claim.target).arg(channel(claim.name))
 }
 
-/// Also for fair locks, whose hold is the same.
+/// Also for fair locks, whose hold has the same format.
 pub(super) fn renew(lines: &[Renewal]) -> ScriptCall {
     renew_by(&scripts::LOCK_RENEW, lines)
 }
 
-/// A renewal by a script that wants of each line the key, the owner and the lease.
+/// Creates a renewal with a script that takes key, owner and lease per line.
 pub(super) fn renew_by(script: &'static Script, lines: &[Renewal]) -> ScriptCall {
     let keys: Vec<_> = lines.iter().map(|line| line.name.key()).collect();
     let call = ScriptCall::on_many(script, &lines[0].name, &keys);
@@ -40,8 +40,8 @@ pub(super) fn renew_by(script: &'static Script, lines: &[Renewal]) -> ScriptCall
         .fold(call, |call, line| call.arg(line.owner.as_str()).arg(line.lease.map_or(0, Lease::as_millis)))
 }
 
-pub(super) fn keep(claim: Claim<'_>, lease: Lease) -> ScriptCall {
-    let call = ScriptCall::on(&scripts::LOCK_KEEP, claim.name);
+pub(super) fn unlock_after(claim: Claim<'_>, lease: Lease) -> ScriptCall {
+    let call = ScriptCall::on(&scripts::LOCK_UNLOCK_AFTER, claim.name);
     call.arg(claim.owner.as_str()).arg(lease.as_millis()).arg(channel(claim.name))
 }
 
@@ -56,7 +56,7 @@ pub(super) fn inspect(name: &LockName) -> ScriptCall {
     }
 }
 
-/// Where an end is told, or that it comes sooner; a spin lock tells nobody.
+/// Returns the channel of releases and shortened leases; empty for a spin lock, which publishes nothing.
 fn channel(name: &LockName) -> &str {
-    if name.kind().is_told() { name.channel() } else { "" }
+    if name.kind().publishes_releases() { name.channel() } else { "" }
 }

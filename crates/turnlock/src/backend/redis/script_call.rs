@@ -3,58 +3,58 @@ use std::borrow::Cow;
 use redis::{Arg, Cmd, ToRedisArgs};
 use turnlock_core::{Kind, LockName};
 
-use super::scripts::{self, Dialect, Script};
+use super::scripts::{self, Script, ServerMode};
 use crate::backend::Caller;
 
-/// A script with its keys and arguments, ready to be sent by its hash.
+/// A script with its keys and arguments, ready to be sent.
 #[derive(Clone)]
 pub(super) struct ScriptCall {
     script: &'static Script,
-    /// For a server alone: EVALSHA, the hash, the number of keys, the keys, the arguments.
+    /// For a standalone server: EVALSHA, hash, number of keys, keys, arguments.
     cmd: Cmd,
     keys: usize,
-    /// The first key, to be named in errors.
+    /// The name of the first key, for errors.
     pub(super) lock: LockName,
     pub(super) caller: Caller,
 }
 
-/// How a script is named.
+/// How a script is identified in a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum By {
     Hash,
     Text,
 }
 
-/// How many arguments a step has in a convoy, beside its name.
-const STEP_ARGUMENTS: usize = 3;
+/// Arguments of a step in a batch, besides its name.
+const STEP_ARGS: usize = 3;
 
-/// The prefix of a key that never is. See [`ScriptCall::is_guarded`].
-const NEVER: &str = "turnlock_never";
+/// The prefix of a key that is never set. See [`ScriptCall::needs_stable_slot`].
+const NEVER_SET: &str = "turnlock_never";
 
 impl ScriptCall {
     fn new(script: &'static Script, cmd: Cmd, keys: usize, lock: &LockName) -> Self {
         Self { script, cmd, keys, lock: lock.clone(), caller: Caller::ENGINE }
     }
 
-    /// A call on the key of the name. Arguments follow with [`arg`](ScriptCall::arg).
+    /// Creates a call on the key of one name. Arguments follow with [`arg`](ScriptCall::arg).
     pub(super) fn on(script: &'static Script, lock: &LockName) -> Self {
         let mut call = Self::new(script, Cmd::with_capacity(8, 256), 1, lock);
-        call.cmd.arg("EVALSHA").arg(&script.alone.hash).arg(1).arg(lock.key());
+        call.cmd.arg("EVALSHA").arg(&script.standalone.hash).arg(1).arg(lock.key());
         call
     }
 
-    /// A call on the key of the name and others beside it.
-    pub(super) fn on_all(script: &'static Script, lock: &LockName, beside: &[&str]) -> Self {
-        let keys = 1 + beside.len();
+    /// Creates a call on the key of one name and on `others`.
+    pub(super) fn on_all(script: &'static Script, lock: &LockName, others: &[&str]) -> Self {
+        let keys = 1 + others.len();
         let mut call = Self::new(script, Cmd::with_capacity(7 + keys, 512), keys, lock);
-        call.cmd.arg("EVALSHA").arg(&script.alone.hash).arg(keys).arg(lock.key()).arg(beside);
+        call.cmd.arg("EVALSHA").arg(&script.standalone.hash).arg(keys).arg(lock.key()).arg(others);
         call
     }
 
-    /// A call on the keys of many names; `keys` are all of them, and `first` is the name of the first.
+    /// Creates a call on `keys`, which belong to many names; `first` is the name of the first.
     pub(super) fn on_many(script: &'static Script, first: &LockName, keys: &[impl ToRedisArgs]) -> Self {
         let mut call = Self::new(script, redis::cmd("EVALSHA"), keys.len(), first);
-        call.cmd.arg(&script.alone.hash).arg(keys.len()).arg(keys);
+        call.cmd.arg(&script.standalone.hash).arg(keys.len()).arg(keys);
         call
     }
 
@@ -63,34 +63,35 @@ impl ScriptCall {
         self
     }
 
-    /// The same for a caller that may go away before it was sent.
-    pub(super) fn asked_by(self, caller: Caller) -> Self {
+    /// Sets the caller. The call is not sent if the caller is gone by then.
+    pub(super) fn for_caller(self, caller: Caller) -> Self {
         Self { caller, ..self }
     }
 
-    /// The call by the hash of the script, as a server knows it that was used before.
-    pub(super) fn by_hash(&self, dialect: Dialect) -> Cow<'_, Cmd> {
-        match dialect {
-            Dialect::Alone => Cow::Borrowed(&self.cmd),
-            _ => Cow::Owned(self.assembled("EVALSHA", &self.script.spoken(dialect).hash, dialect)),
+    /// Returns the command with the hash of the script (EVALSHA). Fails on a server that has not loaded the
+    /// script.
+    pub(super) fn by_hash(&self, mode: ServerMode) -> Cow<'_, Cmd> {
+        match mode {
+            ServerMode::Standalone => Cow::Borrowed(&self.cmd),
+            _ => Cow::Owned(self.assemble("EVALSHA", &self.script.text_for(mode).hash, mode)),
         }
     }
 
-    /// The same call with the text of the script in place of its hash.
-    pub(super) fn by_text(&self, dialect: Dialect) -> Cmd {
-        self.assembled("EVAL", &self.script.spoken(dialect).text, dialect)
+    /// Returns the command with the text of the script (EVAL).
+    pub(super) fn by_text(&self, mode: ServerMode) -> Cmd {
+        self.assemble("EVAL", &self.script.text_for(mode).text, mode)
     }
 
-    /// Whether it may go together with others, to a server that has all keys.
-    pub(super) fn goes_in_convoy(&self) -> bool {
-        self.script.in_convoy.is_some()
+    /// Returns `true` if it may be sent in a batch, to a server that has all keys.
+    pub(super) fn can_be_batched(&self) -> bool {
+        self.script.batch_step.is_some()
     }
 
-    /// Calls that go in a convoy, as one; to a server that has all keys.
-    pub(super) fn together(calls: &[&Self], by: By) -> Cmd {
-        let script = &scripts::CONVOY.alone;
+    /// Returns one command for many calls, for a server that has all keys.
+    pub(super) fn batch(calls: &[&Self], by: By) -> Cmd {
+        let script = &scripts::BATCH.standalone;
         let count = calls.len();
-        let mut cmd = Cmd::with_capacity(3 + count * (2 + STEP_ARGUMENTS), 64 + count * 160);
+        let mut cmd = Cmd::with_capacity(3 + count * (2 + STEP_ARGS), 64 + count * 160);
         match by {
             By::Hash => cmd.arg("EVALSHA").arg(&script.hash),
             By::Text => cmd.arg("EVAL").arg(&script.text),
@@ -100,38 +101,38 @@ impl ScriptCall {
             cmd.arg(call.lock.key());
         }
         for call in calls {
-            cmd.arg(call.script.in_convoy);
-            let mut arguments = call.texts().skip(1);
-            for _ in 0..STEP_ARGUMENTS {
-                cmd.arg(arguments.next().unwrap_or_default());
+            cmd.arg(call.script.batch_step);
+            let mut args = call.keys_and_args().skip(1);
+            for _ in 0..STEP_ARGS {
+                cmd.arg(args.next().unwrap_or_default());
             }
         }
         cmd
     }
 
-    /// The keys, and then the arguments.
-    fn texts(&self) -> impl Iterator<Item = &[u8]> {
+    /// Returns the keys, and then the arguments.
+    fn keys_and_args(&self) -> impl Iterator<Item = &[u8]> {
         self.cmd.args_iter().skip(3).filter_map(|arg| match arg {
             Arg::Simple(bytes) => Some(bytes),
             _ => None,
         })
     }
 
-    /// Whether this is told to others when it takes effect.
-    pub(super) fn is_an_end(&self) -> bool {
-        self.script.ends_holds
+    /// Returns `true` if it releases holds, so that waiters must be notified.
+    pub(super) fn is_release(&self) -> bool {
+        self.script.is_release
     }
 
-    fn assembled(&self, command: &str, script: &str, dialect: Dialect) -> Cmd {
-        let guarded = dialect.is_in_cluster() && self.is_guarded();
+    fn assemble(&self, command: &str, script: &str, mode: ServerMode) -> Cmd {
+        let needs_stable_slot = mode.is_cluster() && self.needs_stable_slot();
         let mut cmd = redis::cmd(command);
-        cmd.arg(script).arg(self.keys + usize::from(guarded));
-        let mut args = self.texts();
+        cmd.arg(script).arg(self.keys + usize::from(needs_stable_slot));
+        let mut args = self.keys_and_args();
         for key in args.by_ref().take(self.keys) {
             cmd.arg(key);
         }
-        if guarded {
-            cmd.arg(self.lock.beside(NEVER));
+        if needs_stable_slot {
+            cmd.arg(self.lock.beside(NEVER_SET));
         }
         for arg in args {
             cmd.arg(arg);
@@ -139,13 +140,13 @@ impl ScriptCall {
         cmd
     }
 
-    /// Whether the call must not run while its slot moves from one node to another.
+    /// Returns `true` if the call must not run while its slot moves from one node to another.
     ///
-    /// Keys move one by one. A script with one key runs where the key is. One that looks at several could find half of
-    /// them, on either side, and take the other half for gone. So it names one key more, one that never is: then Redis
-    /// answers TRYAGAIN as long as the slot is open, and does nothing.
-    fn is_guarded(&self) -> bool {
-        // Read holds have keys of their own, which the script makes up.
+    /// Keys move one by one. A script with one key runs where that key is. A script with several keys could
+    /// find only some of them on either node, and take the others for deleted. So the call names one more
+    /// key, which is never set: Redis then replies TRYAGAIN while the slot is moving, and runs nothing.
+    fn needs_stable_slot(&self) -> bool {
+        // The keys of read holds are built by the script.
         self.keys > 1 || matches!(self.lock.kind(), Kind::Read | Kind::Write)
     }
 }

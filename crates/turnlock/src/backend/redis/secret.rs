@@ -1,6 +1,6 @@
 use std::fmt;
 
-/// A text that is shown to nobody but the server.
+/// A password. `Debug` does not print it.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Secret(String);
 

@@ -1,44 +1,45 @@
-//! What a sentinel says when it is asked.
+//! Commands to sentinels, and their replies.
 
 use redis::{Cmd, Value};
 
 use super::address::Address;
 
-/// What one sentinel says of a master.
+/// The state of a master as one sentinel reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SentinelReport {
-    /// Who says it: its own id, since one sentinel may be known by several addresses.
-    pub(super) witness: String,
+    /// The id of the sentinel, since one sentinel can have several addresses.
+    pub(super) sentinel_id: String,
     pub(super) address: Address,
-    /// How many fail-overs there were, by its count.
+    /// The epoch of the last fail-over that the sentinel knows.
     pub(super) config_epoch: u64,
-    /// How many other sentinels it knows.
+    /// The number of other sentinels that it knows.
     pub(super) others: usize,
 }
 
-pub(super) fn question(word: &str, master: &str) -> Cmd {
+/// Builds `SENTINEL subcommand master`.
+pub(super) fn query(subcommand: &str, master: &str) -> Cmd {
     let mut cmd = redis::cmd("SENTINEL");
-    cmd.arg(word).arg(master);
+    cmd.arg(subcommand).arg(master);
     cmd
 }
 
-/// Asks a sentinel for its own id; one that does not say it goes by its address.
-pub(super) fn who_are_you() -> Cmd {
+/// Builds the query for the id of a sentinel. Without a reply, its address is used.
+pub(super) fn my_id() -> Cmd {
     let mut cmd = redis::cmd("SENTINEL");
     cmd.arg("MYID");
     cmd
 }
 
 impl SentinelReport {
-    /// Reads the answers to `SENTINEL MASTER` and, asked for after it, `SENTINEL GET-MASTER-ADDR-BY-NAME`.
+    /// Decodes the replies to `SENTINEL MASTER` and, sent after it, `SENTINEL GET-MASTER-ADDR-BY-NAME`.
     ///
-    /// While a fail-over is under way, the first has the new epoch with the old address already, and only the second names
-    /// the server that was promoted. In this order of asking, an address can be newer than its epoch, and never older.
-    pub(super) fn read(witness: String, master: &Value, address: &Value) -> Option<Self> {
+    /// During a fail-over the first already has the new epoch, but the old address; only the second has the address of
+    /// the promoted server. In this order, an address can be newer than its epoch, but never older.
+    pub(super) fn read(sentinel_id: String, master: &Value, address: &Value) -> Option<Self> {
         let Value::Array(address) = address else { return None };
         let [host, port] = &address[..] else { return None };
         Some(Self {
-            witness,
+            sentinel_id,
             address: Address::tcp(&text(host)?, text(port)?.parse().ok()?),
             config_epoch: field(master, "config-epoch")?.parse().ok()?,
             others: field(master, "num-other-sentinels")?.parse().ok()?,
@@ -46,9 +47,9 @@ impl SentinelReport {
     }
 }
 
-/// Reads the answer to `SENTINEL SENTINELS`.
-pub(super) fn others(answer: &Value) -> Vec<Address> {
-    match answer {
+/// Decodes the reply to `SENTINEL SENTINELS`.
+pub(super) fn others(reply: &Value) -> Vec<Address> {
+    match reply {
         Value::Array(sentinels) => sentinels.iter().filter_map(address).collect(),
         _ => Vec::new(),
     }
@@ -65,7 +66,7 @@ pub(super) fn text(value: &Value) -> Option<String> {
     }
 }
 
-/// A value by its name, in a list where names and values take turns.
+/// Finds a value by its name in a list that alternates names and values.
 fn field(fields: &Value, name: &str) -> Option<String> {
     let Value::Array(fields) = fields else { return None };
     let pair = fields.chunks_exact(2).find(|pair| text(&pair[0]).as_deref() == Some(name))?;
@@ -82,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_is_read() {
+    fn a_report_is_decoded() {
         let master = fields(&[
             ("name", "mymaster"),
             ("ip", "the.old.one"),
@@ -93,7 +94,7 @@ mod tests {
         let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
         let address = Value::Array(vec![text("::1"), text("6380")]);
         let report = SentinelReport {
-            witness: "me".to_owned(),
+            sentinel_id: "me".to_owned(),
             address: Address::tcp("::1", 6380),
             config_epoch: 7,
             others: 2,
@@ -105,8 +106,8 @@ mod tests {
     }
 
     #[test]
-    fn others_are_read() {
-        let answer = Value::Array(vec![fields(&[("ip", "a"), ("port", "1")]), fields(&[("ip", "b")])]);
-        assert_eq!(others(&answer), [Address::tcp("a", 1)]);
+    fn other_sentinels_are_decoded() {
+        let reply = Value::Array(vec![fields(&[("ip", "a"), ("port", "1")]), fields(&[("ip", "b")])]);
+        assert_eq!(others(&reply), [Address::tcp("a", 1)]);
     }
 }

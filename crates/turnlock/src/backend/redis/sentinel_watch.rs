@@ -1,4 +1,4 @@
-//! Notices a fail-over: by the word of any sentinel, and by asking all of them now and then.
+//! Detects fail-overs: by messages of any sentinel, and by polling all of them.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Weak};
@@ -9,88 +9,92 @@ use turnlock_core::Backoff;
 
 use super::address::Address;
 use super::common::Common;
-use super::inlet::{Inlet, News};
-use super::place::Place;
+use super::endpoint::Endpoint;
+use super::pubsub::{PubSubConnection, Push};
 use super::sentinels::Sentinels;
 
-/// How often the sentinels are asked when none has said anything.
-const POLL: Duration = Duration::from_secs(2);
+/// How often the sentinels are queried without a message from any.
+const POLL_PERIOD: Duration = Duration::from_secs(2);
 
-/// How long a sentinel may be silent before it is asked whether it is there.
-const HEARTBEAT: Duration = Duration::from_secs(3);
+/// The idle time after which a sentinel is checked with `PING`.
+const PING_AFTER: Duration = Duration::from_secs(3);
 
-/// On which a sentinel says that a master was replaced.
-const SWITCHED: &str = "+switch-master";
+/// The channel on which a sentinel announces a new master.
+const SWITCH_MASTER: &str = "+switch-master";
 
-/// Watches until the backend is gone. Tells it of every move of the master.
+/// Watches until the backend is dropped. Notifies it of every new master.
 pub(super) async fn run(sentinels: Weak<Sentinels>, backend: Weak<Common>) {
-    let Some((mut known, look)) =
-        sentinels.upgrade().map(|sentinels| (sentinels.known.subscribe(), Arc::clone(&sentinels.look)))
+    let Some((mut known, recheck)) =
+        sentinels.upgrade().map(|sentinels| (sentinels.known.subscribe(), Arc::clone(&sentinels.recheck)))
     else {
         return;
     };
     known.mark_unchanged();
-    let mut heard = HashSet::new();
+    let mut watching = HashSet::new();
     loop {
         {
             let Some(watched) = sentinels.upgrade() else { return };
             for address in watched.addresses() {
-                if heard.insert(address.to_string()) {
-                    tokio::spawn(hear(Weak::clone(&sentinels), Arc::clone(&watched.common), address));
+                if watching.insert(address.to_string()) {
+                    tokio::spawn(watch_sentinel(
+                        Weak::clone(&sentinels),
+                        Arc::clone(&watched.common),
+                        address,
+                    ));
                 }
             }
         }
-        let is_moved = tokio::select! {
-            moved = known.changed() => moved.is_ok(),
-            () = look.notified() => false,
-            () = tokio::time::sleep(POLL) => false,
+        let has_moved = tokio::select! {
+            changed = known.changed() => changed.is_ok(),
+            () = recheck.notified() => false,
+            () = tokio::time::sleep(POLL_PERIOD) => false,
         };
         let Some(watched) = sentinels.upgrade() else { return };
-        if is_moved {
+        if has_moved {
             if let Some(backend) = backend.upgrade() {
-                backend.tell(|signals| signals.server_changed());
+                backend.notify(|signals| signals.server_changed());
             }
-        } else if let Err(failure) = watched.find().await {
-            tracing::debug!(%failure, "the sentinels could not be asked");
+        } else if let Err(failure) = watched.resolve().await {
+            tracing::debug!(%failure, "sentinel query failed, will retry");
         }
     }
 }
 
-/// Listens to one sentinel.
-async fn hear(sentinels: Weak<Sentinels>, common: Arc<Common>, address: Address) {
-    let place = Place::Fixed(address);
+/// Subscribes to one sentinel. Reconnects until the sentinels are dropped.
+async fn watch_sentinel(sentinels: Weak<Sentinels>, common: Arc<Common>, address: Address) {
+    let endpoint = Endpoint::Fixed(address);
     let mut backoff = Backoff::default();
     while sentinels.strong_count() > 0 {
-        if let Ok(inlet) = Inlet::open(&common, &place).await {
+        if let Ok(pubsub) = PubSubConnection::open(&common, &endpoint).await {
             backoff = Backoff::default();
-            attend(&sentinels, inlet).await;
+            watch_connection(&sentinels, pubsub).await;
         }
         tokio::time::sleep(backoff.pause(fastrand::f64())).await;
     }
 }
 
-/// Listens on one connection until it breaks, or nobody is interested any more.
-async fn attend(sentinels: &Weak<Sentinels>, mut inlet: Inlet) -> Option<()> {
+/// Watches one connection until it breaks, or the sentinels are dropped.
+async fn watch_connection(sentinels: &Weak<Sentinels>, mut pubsub: PubSubConnection) -> Option<()> {
     let mut subscribe = redis::cmd("SUBSCRIBE");
-    subscribe.arg(SWITCHED);
-    inlet.say(&[subscribe]).await.ok()?;
-    let mut is_asked = true;
+    subscribe.arg(SWITCH_MASTER);
+    pubsub.send(&[subscribe]).await.ok()?;
+    let mut is_awaiting_pong = true;
     loop {
-        match timeout(HEARTBEAT, inlet.hear()).await {
-            // Also when the subscription begins: what was said before went unheard.
-            Ok(Some(News::Message(_) | News::Subscribed(_))) => sentinels.upgrade()?.look.notify_one(),
+        match timeout(PING_AFTER, pubsub.next_push()).await {
+            // Also when the subscription begins: earlier messages were missed.
+            Ok(Some(Push::Message(_) | Push::Subscribed(_))) => sentinels.upgrade()?.recheck.notify_one(),
             Ok(Some(_)) => {}
             Ok(None) => return None,
-            Err(_) if is_asked => return None,
+            Err(_) if is_awaiting_pong => return None,
             Err(_) => {
-                inlet.say(&[redis::cmd("PING")]).await.ok()?;
-                is_asked = sentinels.strong_count() > 0;
-                if !is_asked {
+                pubsub.send(&[redis::cmd("PING")]).await.ok()?;
+                is_awaiting_pong = sentinels.strong_count() > 0;
+                if !is_awaiting_pong {
                     return None;
                 }
                 continue;
             }
         }
-        is_asked = false;
+        is_awaiting_pong = false;
     }
 }

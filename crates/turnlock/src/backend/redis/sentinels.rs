@@ -12,181 +12,192 @@ use turnlock_core::Moment;
 use super::access::Access;
 use super::address::Address;
 use super::common::Common;
+use super::connection::{Connection, Outcome, Purpose};
+use super::endpoint::{Endpoint, ResolvedEndpoint};
 use super::failure;
-use super::link::{Link, Outcome, Purpose};
-use super::place::{Place, Stay};
-use super::scripts::Dialect;
+use super::scripts::ServerMode;
 use super::sentinel_report::{self, SentinelReport};
 use crate::backend::{Failure, FailureKind};
 use crate::clock;
 
-/// How long one sentinel has to answer.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// The time limit for the reply of one sentinel.
+const REPLY_LIMIT: Duration = Duration::from_secs(1);
 
-/// How often those who are asked may name others, who are then asked too.
-const ROUNDS: usize = 3;
+/// The number of query rounds. Each round adds the sentinels that others named.
+const MAX_ROUNDS: usize = 3;
 
-/// Those who say which server is the master.
+/// The sentinels that monitor a master.
 ///
-/// A majority of them is asked, and the highest epoch counts: a sentinel that was cut off may still name the old master,
-/// but not with a higher epoch. Once the client has learnt of a fail-over, nothing brings it back to what was before.
+/// A majority must reply, and the report with the highest epoch counts: a partitioned sentinel may still report the old
+/// master, but not with a higher epoch. Once a fail-over is known, no report leads back to an earlier master.
 pub(super) struct Sentinels {
     master: String,
     pub(super) common: Arc<Common>,
-    /// How many were named by the user.
+    /// The number of sentinels in the configuration.
     configured: usize,
-    links: Mutex<BTreeMap<String, (Address, Arc<Link>)>>,
-    /// Held while they are asked: when that began, and what came of it.
-    asking: tokio::sync::Mutex<Option<(Moment, Result<Stay, Failure>)>>,
-    pub(super) known: watch::Sender<Option<Known>>,
-    /// Somebody has reason to ask again.
-    pub(super) look: Arc<Notify>,
+    connections: Mutex<BTreeMap<String, (Address, Arc<Connection>)>>,
+    /// The last query: when it began, and its result. Locked during a query.
+    last_query: tokio::sync::Mutex<Option<(Moment, Result<ResolvedEndpoint, Failure>)>>,
+    pub(super) known: watch::Sender<Option<KnownMaster>>,
+    /// Requests a new query.
+    pub(super) recheck: Arc<Notify>,
 }
 
-/// The master as it was last heard of.
+/// The last known master.
 #[derive(Clone, Debug)]
-pub(super) struct Known {
-    stay: Stay,
-    /// The sentinels' own count of fail-overs.
+pub(super) struct KnownMaster {
+    resolved: ResolvedEndpoint,
+    /// The highest epoch that the sentinels reported.
     config_epoch: u64,
-    /// Where it was before, since the epoch in which it came here.
-    left: Vec<Address>,
+    /// Addresses that the master left in the config epoch of its last move.
+    previous: Vec<Address>,
 }
 
-impl Known {
-    /// Whether a report tells of a move. Of two that have the same epoch, the one that was heard first was right at that
-    /// time, so nothing leads back to where the master was before.
-    fn is_outdone_by(&self, report: &SentinelReport) -> bool {
-        report.address != self.stay.address
+impl KnownMaster {
+    /// Returns `true` if the report has a newer address of the master.
+    ///
+    /// Of two reports with the same epoch, the first one was right at its time, so an earlier address is never newer.
+    fn is_superseded_by(&self, report: &SentinelReport) -> bool {
+        report.address != self.resolved.address
             && (report.config_epoch > self.config_epoch
-                || report.config_epoch == self.config_epoch && !self.left.contains(&report.address))
+                || report.config_epoch == self.config_epoch && !self.previous.contains(&report.address))
     }
 }
 
-/// What the sentinels said when they were asked.
+/// The replies of all sentinels to one query.
 #[derive(Default)]
 struct Replies {
     reports: Vec<(Address, SentinelReport)>,
-    /// Sentinels who do not know the master's name.
-    ignorant: usize,
+    /// The number of sentinels that do not know the master.
+    without_master: usize,
     denial: Option<Failure>,
-    silent: Vec<String>,
+    failures: Vec<String>,
 }
 
 impl Sentinels {
     pub(super) fn new(addresses: Vec<Address>, master: String, access: Access) -> Self {
-        let common = Arc::new(Common::new(access, Dialect::Alone));
+        let common = Arc::new(Common::new(access, ServerMode::Standalone));
         let sentinels = Self {
             master,
             common,
             configured: addresses.len(),
-            links: Mutex::default(),
-            asking: tokio::sync::Mutex::new(None),
+            connections: Mutex::default(),
+            last_query: tokio::sync::Mutex::new(None),
             known: watch::Sender::new(None),
-            look: Arc::default(),
+            recheck: Arc::default(),
         };
-        sentinels.meet(addresses);
+        sentinels.add(addresses);
         sentinels
     }
 
-    /// Where the master is, by the word of a majority.
-    pub(super) async fn find(&self) -> Result<Stay, Failure> {
-        let asked = clock::now();
-        let mut last = self.asking.lock().await;
+    /// Queries the address of the master.
+    ///
+    /// # Errors
+    ///
+    /// No majority of the sentinels replied.
+    pub(super) async fn resolve(&self) -> Result<ResolvedEndpoint, Failure> {
+        let called = clock::now();
+        let mut last = self.last_query.lock().await;
         if let Some((began, found)) = &*last
-            && *began > asked
+            && *began > called
         {
             return found.clone();
         }
         let began = clock::now();
-        let found = self.ask_a_majority().await.map(|report| self.adopt(report));
+        let found = self.query_majority().await.map(|report| self.apply_report(report));
         *last = Some((began, found.clone()));
         found
     }
 
-    /// Rises with every move of the master.
+    /// Returns the local epoch, which increases with every new master.
     pub(super) fn epoch(&self) -> u64 {
-        self.known.borrow().as_ref().map_or(0, |known| known.stay.epoch)
+        self.known.borrow().as_ref().map_or(0, |known| known.resolved.epoch)
     }
 
-    pub(super) async fn rises_above(&self, epoch: u64) {
+    /// Waits until the local epoch is higher than `epoch`.
+    pub(super) async fn wait_for_epoch_above(&self, epoch: u64) {
         let mut known = self.known.subscribe();
-        let is_above = |known: &Option<Known>| known.as_ref().is_some_and(|known| known.stay.epoch > epoch);
-        // Fails only when the sender is gone, which is here.
+        let is_above =
+            |known: &Option<KnownMaster>| known.as_ref().is_some_and(|known| known.resolved.epoch > epoch);
+        // Fails only if the sender is dropped, which `self` owns.
         let _ = known.wait_for(is_above).await;
     }
 
-    /// All that are known by now.
+    /// Returns the addresses of all known sentinels.
     pub(super) fn addresses(&self) -> Vec<Address> {
-        self.links().values().map(|(address, _)| address.clone()).collect()
+        self.connections().values().map(|(address, _)| address.clone()).collect()
     }
 
-    fn links(&self) -> MutexGuard<'_, BTreeMap<String, (Address, Arc<Link>)>> {
-        self.links.lock().unwrap_or_else(PoisonError::into_inner)
+    fn connections(&self) -> MutexGuard<'_, BTreeMap<String, (Address, Arc<Connection>)>> {
+        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes new ones in. Whether there were any.
-    fn meet(&self, addresses: Vec<Address>) -> bool {
-        let mut links = self.links();
-        let before = links.len();
+    /// Adds sentinels. Returns `true` if any of them is new.
+    fn add(&self, addresses: Vec<Address>) -> bool {
+        let mut connections = self.connections();
+        let before = connections.len();
         for address in addresses {
-            links.entry(address.to_string()).or_insert_with(|| {
-                let link = Link::new(&self.common, Place::Fixed(address.clone()), Purpose::Inquiry);
-                (address, Arc::new(link))
+            connections.entry(address.to_string()).or_insert_with(|| {
+                let connection =
+                    Connection::new(&self.common, Endpoint::Fixed(address.clone()), Purpose::Discovery);
+                (address, Arc::new(connection))
             });
         }
-        links.len() > before
+        connections.len() > before
     }
 
-    /// Takes a report for the newest, unless something newer is known. What is known then.
-    fn adopt(&self, report: SentinelReport) -> Stay {
-        let first = Known {
-            stay: Stay { address: report.address.clone(), epoch: 1 },
+    /// Applies a report, unless a newer one is known. Returns the current master.
+    fn apply_report(&self, report: SentinelReport) -> ResolvedEndpoint {
+        let first = KnownMaster {
+            resolved: ResolvedEndpoint { address: report.address.clone(), epoch: 1 },
             config_epoch: report.config_epoch,
-            left: Vec::new(),
+            previous: Vec::new(),
         };
-        let mut stay = first.stay.clone();
+        let mut resolved = first.resolved.clone();
         self.known.send_if_modified(|known| {
             let Some(known) = known else {
                 *known = Some(first);
                 return true;
             };
-            let is_news = known.is_outdone_by(&report);
-            if is_news {
-                tracing::info!(master = %self.master, address = %report.address, "the master is here now");
-                let epoch = known.stay.epoch + 1;
-                let before = std::mem::replace(&mut known.stay, Stay { address: report.address, epoch });
+            let is_newer = known.is_superseded_by(&report);
+            if is_newer {
+                tracing::info!(master = %self.master, address = %report.address, "master changed");
+                let epoch = known.resolved.epoch + 1;
+                let before = std::mem::replace(
+                    &mut known.resolved,
+                    ResolvedEndpoint { address: report.address, epoch },
+                );
                 if report.config_epoch > known.config_epoch {
-                    known.left.clear();
+                    known.previous.clear();
                 }
-                known.left.push(before.address);
+                known.previous.push(before.address);
             } else if report.config_epoch < known.config_epoch {
                 tracing::warn!(
-                    master = %self.master, here = %known.stay.address, epoch = known.config_epoch,
-                    there = %report.address, told = report.config_epoch,
-                    "the sentinels tell of an earlier time, which is not believed"
+                    master = %self.master, address = %known.resolved.address, epoch = known.config_epoch,
+                    reported_address = %report.address, reported_epoch = report.config_epoch,
+                    "ignored an outdated report of the sentinels"
                 );
             }
             known.config_epoch = known.config_epoch.max(report.config_epoch);
-            stay = known.stay.clone();
-            is_news
+            resolved = known.resolved.clone();
+            is_newer
         });
-        stay
+        resolved
     }
 
-    async fn ask_a_majority(&self) -> Result<SentinelReport, Failure> {
+    async fn query_majority(&self) -> Result<SentinelReport, Failure> {
         let mut replies = Replies::default();
-        for _ in 0..ROUNDS {
-            replies = self.ask_all().await;
+        for _ in 0..MAX_ROUNDS {
+            replies = self.query_all().await;
             if self.is_majority(&replies.reports) {
                 break;
             }
-            // Those who answered may know of others.
-            let mut is_grown = false;
+            // The sentinels that replied may know others.
+            let mut found_more = false;
             for (address, _) in &replies.reports {
-                is_grown |= self.meet(self.ask_for_others(address).await);
+                found_more |= self.add(self.query_other_sentinels(address).await);
             }
-            if !is_grown {
+            if !found_more {
                 break;
             }
         }
@@ -198,24 +209,27 @@ impl Sentinels {
     }
 
     fn is_majority(&self, reports: &[(Address, SentinelReport)]) -> bool {
-        witnesses(reports) > self.all_there_are(reports) / 2
+        distinct_sentinels(reports) > self.total(reports) / 2
     }
 
-    fn all_there_are(&self, reports: &[(Address, SentinelReport)]) -> usize {
+    /// Counts all sentinels: those in the configuration, or more if a sentinel knows more.
+    fn total(&self, reports: &[(Address, SentinelReport)]) -> usize {
         let known_to_them = reports.iter().map(|(_, report)| report.others + 1).max().unwrap_or(0);
         known_to_them.max(self.configured)
     }
 
-    /// Asks all at once, until a majority has answered or there is nobody left to wait for.
-    async fn ask_all(&self) -> Replies {
-        let links: Vec<_> = self.links().values().cloned().collect();
-        let mut questions: FuturesUnordered<_> =
-            links.into_iter().map(|(address, link)| self.ask_one(address, link)).collect();
+    /// Queries all sentinels at once, until a majority has replied or all have.
+    async fn query_all(&self) -> Replies {
+        let connections: Vec<_> = self.connections().values().cloned().collect();
+        let mut queries: FuturesUnordered<_> = connections
+            .into_iter()
+            .map(|(address, connection)| self.query_one(address, connection))
+            .collect();
         let mut replies = Replies::default();
-        while let Some((address, reply)) = questions.next().await {
+        while let Some((address, reply)) = queries.next().await {
             match reply {
                 Ok(Some(report)) => replies.reports.push((address, report)),
-                Ok(None) => replies.ignorant += 1,
+                Ok(None) => replies.without_master += 1,
                 Err(failure) => replies.note_failure(&address, failure),
             }
             if self.is_majority(&replies.reports) {
@@ -225,76 +239,85 @@ impl Sentinels {
         replies
     }
 
-    /// What one sentinel says; nothing, if it does not know the master.
-    async fn ask_one(
+    /// Queries one sentinel. `None` if it does not know the master.
+    async fn query_one(
         &self,
         address: Address,
-        link: Arc<Link>,
+        connection: Arc<Connection>,
     ) -> (Address, Result<Option<SentinelReport>, Failure>) {
-        let ask = async {
+        let query = async {
             let cmds = [
-                sentinel_report::question("MASTER", &self.master),
-                sentinel_report::question("GET-MASTER-ADDR-BY-NAME", &self.master),
-                sentinel_report::who_are_you(),
+                sentinel_report::query("MASTER", &self.master),
+                sentinel_report::query("GET-MASTER-ADDR-BY-NAME", &self.master),
+                sentinel_report::my_id(),
             ];
-            // On one connection, so in this order.
-            link.wire().await?;
-            let [master, place, id] = cmds.each_ref().map(|cmd| link.command(cmd, PATIENCE));
-            let (master, place, id) = join3(master, place, id).await;
-            let (Outcome::Answered(master, _), Outcome::Answered(place, _)) = (match (master?, place?) {
-                (Outcome::Refused(error), _) | (_, Outcome::Refused(error)) => {
-                    let is_unknown = error.detail().is_some_and(|text| text.contains("No such master"));
-                    return if is_unknown { Ok(None) } else { Err(failure::not_let_in(&address, error)) };
-                }
-                (Outcome::Unanswered(failure), _) | (_, Outcome::Unanswered(failure)) => return Err(failure),
-                answered => answered,
-            }) else {
-                return Err(failure::unavailable("gave no answer".to_owned()));
+            // Sent on one connection, and so in this order.
+            connection.live().await?;
+            let [master, address_reply, id] = cmds.each_ref().map(|cmd| connection.command(cmd, REPLY_LIMIT));
+            let (master, address_reply, id) = join3(master, address_reply, id).await;
+            let (Outcome::Replied(master, _), Outcome::Replied(address_reply, _)) =
+                (match (master?, address_reply?) {
+                    (Outcome::Refused(error), _) | (_, Outcome::Refused(error)) => {
+                        let is_unknown = error.detail().is_some_and(|text| text.contains("No such master"));
+                        return if is_unknown {
+                            Ok(None)
+                        } else {
+                            Err(failure::connect_failed(&address, error))
+                        };
+                    }
+                    (Outcome::NoReply(failure), _) | (_, Outcome::NoReply(failure)) => return Err(failure),
+                    replied => replied,
+                })
+            else {
+                return Err(failure::unavailable("the reply is missing".to_owned()));
             };
-            let witness = match id {
-                Ok(Outcome::Answered(id, _)) => sentinel_report::text(&id),
+            let sentinel_id = match id {
+                Ok(Outcome::Replied(id, _)) => sentinel_report::text(&id),
                 _ => None,
             };
-            let witness = witness.unwrap_or_else(|| address.to_string());
-            match SentinelReport::read(witness, &master, &place) {
+            let sentinel_id = sentinel_id.unwrap_or_else(|| address.to_string());
+            match SentinelReport::read(sentinel_id, &master, &address_reply) {
                 Some(report) => Ok(Some(report)),
-                None => Err(failure::unavailable("gave an answer that is none".to_owned())),
+                None => Err(failure::unavailable("the reply cannot be decoded".to_owned())),
             }
         };
-        let reply = tokio::time::timeout(PATIENCE, ask).await;
-        let late = || Err(failure::unavailable(format!("did not answer within {PATIENCE:?}")));
+        let reply = tokio::time::timeout(REPLY_LIMIT, query).await;
+        let late = || Err(failure::unavailable(format!("no reply within {REPLY_LIMIT:?}")));
         (address.clone(), reply.unwrap_or_else(|_| late()))
     }
 
-    async fn ask_for_others(&self, address: &Address) -> Vec<Address> {
-        let link = self.links().get(&address.to_string()).map(|(_, link)| Arc::clone(link));
-        let Some(link) = link else { return Vec::new() };
-        let question = sentinel_report::question("SENTINELS", &self.master);
-        match tokio::time::timeout(PATIENCE, link.command(&question, PATIENCE)).await {
-            Ok(Ok(Outcome::Answered(value, _))) => sentinel_report::others(&value),
+    async fn query_other_sentinels(&self, address: &Address) -> Vec<Address> {
+        let connection =
+            self.connections().get(&address.to_string()).map(|(_, connection)| Arc::clone(connection));
+        let Some(connection) = connection else { return Vec::new() };
+        let cmd = sentinel_report::query("SENTINELS", &self.master);
+        match tokio::time::timeout(REPLY_LIMIT, connection.command(&cmd, REPLY_LIMIT)).await {
+            Ok(Ok(Outcome::Replied(value, _))) => sentinel_report::others(&value),
             _ => Vec::new(),
         }
     }
 
     fn no_majority(&self, replies: Replies) -> Failure {
-        if replies.reports.is_empty() && replies.ignorant > 0 {
+        if replies.reports.is_empty() && replies.without_master > 0 {
             let name = &self.master;
-            return failure::unavailable(format!("the sentinels know no master of the name {name:?}"));
+            return failure::unavailable(format!(
+                "the sentinels know no master named {name:?}; use a name from their configuration"
+            ));
         }
         if let Some(denial) = replies.denial {
             return denial;
         }
-        let (answered, all) = (witnesses(&replies.reports), self.all_there_are(&replies.reports));
-        let silent = replies.silent.join("; ");
+        let (named, total) = (distinct_sentinels(&replies.reports), self.total(&replies.reports));
+        let failures = replies.failures.join("; ");
         failure::unavailable(format!(
-            "{answered} of {all} sentinels have named the master, which is no majority: {silent}"
+            "only {named} of {total} sentinels named the master, and a majority must: {failures}"
         ))
     }
 }
 
-/// How many sentinels have answered: one that was asked at two addresses is one.
-fn witnesses(reports: &[(Address, SentinelReport)]) -> usize {
-    let ids: BTreeSet<_> = reports.iter().map(|(_, report)| &report.witness).collect();
+/// Counts the sentinels that replied. One that was queried at two addresses counts once.
+fn distinct_sentinels(reports: &[(Address, SentinelReport)]) -> usize {
+    let ids: BTreeSet<_> = reports.iter().map(|(_, report)| &report.sentinel_id).collect();
     ids.len()
 }
 
@@ -303,7 +326,7 @@ impl Replies {
         if matches!(failure.kind, FailureKind::Denied(_)) {
             self.denial = Some(failure);
         } else {
-            self.silent.push(format!("{address}: {failure}"));
+            self.failures.push(format!("{address}: {failure}"));
         }
     }
 }
@@ -319,12 +342,12 @@ mod tests {
     use super::*;
 
     fn report(port: u16, config_epoch: u64, others: usize) -> SentinelReport {
-        by("somebody", port, config_epoch, others)
+        by("sentinel", port, config_epoch, others)
     }
 
-    fn by(witness: &str, port: u16, config_epoch: u64, others: usize) -> SentinelReport {
+    fn by(sentinel_id: &str, port: u16, config_epoch: u64, others: usize) -> SentinelReport {
         let address = Address::tcp("127.0.0.1", port);
-        SentinelReport { witness: witness.to_owned(), address, config_epoch, others }
+        SentinelReport { sentinel_id: sentinel_id.to_owned(), address, config_epoch, others }
     }
 
     fn three() -> Sentinels {
@@ -333,30 +356,30 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_earlier_epoch_brings_nobody_back() {
+    async fn a_report_of_an_earlier_epoch_is_ignored() {
         let sentinels = three();
-        let first = sentinels.adopt(report(7000, 1, 2));
-        let second = sentinels.adopt(report(7001, 2, 2));
+        let first = sentinels.apply_report(report(7000, 1, 2));
+        let second = sentinels.apply_report(report(7001, 2, 2));
         assert!(second.epoch > first.epoch);
-        assert_eq!(sentinels.adopt(report(7000, 1, 2)), second);
-        assert_eq!(sentinels.adopt(report(7001, 3, 2)), second);
-        // What is older than the latest epoch, although newer than the last move.
-        assert_eq!(sentinels.adopt(report(7000, 2, 2)), second);
-        // One that leads a fail-over has the new epoch, and for a while the old address.
-        assert_eq!(sentinels.adopt(report(7000, 3, 2)), second);
-        let back = sentinels.adopt(report(7000, 4, 2));
+        assert_eq!(sentinels.apply_report(report(7000, 1, 2)), second);
+        assert_eq!(sentinels.apply_report(report(7001, 3, 2)), second);
+        // Older than the highest epoch, although newer than the last move.
+        assert_eq!(sentinels.apply_report(report(7000, 2, 2)), second);
+        // A sentinel that leads a fail-over reports the new epoch, and for a while the old address.
+        assert_eq!(sentinels.apply_report(report(7000, 3, 2)), second);
+        let back = sentinels.apply_report(report(7000, 4, 2));
         assert!(back.epoch > second.epoch && back.address == first.address);
     }
 
     #[tokio::test]
-    async fn a_majority_is_of_all_that_anybody_knows() {
+    async fn a_majority_is_of_all_sentinels_that_any_sentinel_knows() {
         let sentinels = three();
         let from = |port| Address::tcp("127.0.0.1", port);
         assert!(!sentinels.is_majority(&[(from(1), by("a", 7000, 1, 2))]));
         assert!(sentinels.is_majority(&[(from(1), by("a", 7000, 1, 2)), (from(2), by("b", 7000, 1, 2))]));
-        // One of two knows of five.
+        // One of the two knows five.
         assert!(!sentinels.is_majority(&[(from(1), by("a", 7000, 1, 2)), (from(2), by("b", 7000, 1, 4))]));
-        // One that has two addresses is still one.
+        // A sentinel at two addresses counts once.
         assert!(!sentinels.is_majority(&[(from(1), by("a", 7000, 1, 2)), (from(2), by("a", 7000, 1, 2))]));
     }
 }

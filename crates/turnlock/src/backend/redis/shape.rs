@@ -3,20 +3,20 @@ use std::fmt;
 use super::access::Access;
 use super::address::Address;
 
-/// What stands behind a URL: which servers, and how they belong together.
+/// The kind of deployment that a URL names, with its servers.
 #[derive(Clone, Debug)]
 pub(crate) enum Shape {
-    /// One server: alone, or the master of replicas that nobody promotes without telling us another address.
+    /// One server: standalone, or a master whose address never changes.
     Single(Address),
-    /// A master that sentinels name, and replace when it fails.
+    /// A master that sentinels monitor, and replace when it fails.
     Sentinel {
         sentinels: Vec<Address>,
-        /// The name that the sentinels know the master by.
+        /// The name of the master in the configuration of the sentinels.
         master: String,
-        /// How to get in to the sentinels.
+        /// Credentials and settings for connections to the sentinels.
         access: Access,
     },
-    /// Masters that share the slots; any of the seeds tells who has which.
+    /// A cluster. Any of the seeds can name the owners of all slots.
     Cluster { seeds: Vec<Address>, messages: ClusterMessages },
 }
 
@@ -34,10 +34,12 @@ impl fmt::Display for Shape {
     }
 }
 
-/// By which commands releases are told in a cluster. All clients of one cluster must do the same, Java's too.
+/// The commands that publish releases in a cluster.
+///
+/// All clients of one cluster must use the same commands, including those that use Redisson.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ClusterMessages {
-    /// Sharded if the servers can (Redis 7), as Redisson decides it.
+    /// `Sharded` if the servers support it (Redis 7), as in Redisson.
     #[default]
     Auto,
     /// `SPUBLISH` and `SSUBSCRIBE`.
@@ -46,7 +48,7 @@ pub enum ClusterMessages {
     Plain,
 }
 
-/// All that is needed to connect.
+/// Everything needed to connect.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     pub(crate) shape: Shape,

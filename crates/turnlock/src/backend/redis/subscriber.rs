@@ -8,72 +8,81 @@ use tokio::time::timeout;
 use turnlock_core::LockName;
 
 use super::common::Common;
-use super::inlet::Inlet;
-use super::link::Link;
-use super::listener::Listener;
-use super::place::Place;
+use super::connection::Connection;
+use super::endpoint::Endpoint;
+use super::pubsub::PubSubConnection;
+use super::subscriptions::Subscriptions;
 use crate::backend::Failure;
 
-/// The connection for messages of one server, by the task that owns it.
+/// Handle to the task that owns the pub/sub connection of one server.
 pub(super) struct Subscriber {
-    wishes: mpsc::UnboundedSender<Wish>,
-    patience: Duration,
+    requests: mpsc::UnboundedSender<SubscriptionRequest>,
+    /// How long [`subscribe`](Self::subscribe) waits for the confirmation.
+    confirm_limit: Duration,
 }
 
-/// What is wanted of the listener.
-pub(super) enum Wish {
-    Listen(LockName, oneshot::Sender<()>),
-    Unlisten(LockName),
+/// A request to the task of a [`Subscriber`].
+pub(super) enum SubscriptionRequest {
+    /// The sender is notified once the subscription is confirmed.
+    Subscribe(LockName, oneshot::Sender<()>),
+    Unsubscribe(LockName),
 }
 
-/// Where a listener leaves names whose channels its server does not serve any more, so that another one is found for
-/// them. None at all: the connection was lost, and the whole set-up is worth a look.
-pub(super) type Orphanage = mpsc::UnboundedSender<Vec<LockName>>;
+/// Receives names whose channels a server no longer serves, to be subscribed elsewhere.
+///
+/// An empty list means that the connection was lost, and the cluster should be refreshed.
+pub(super) type ResubscribeQueue = mpsc::UnboundedSender<Vec<LockName>>;
 
 impl Subscriber {
-    /// Starts to listen, on a connection that is there.
+    /// Opens the pub/sub connection and starts the task.
     pub(super) async fn connect(
         common: &Arc<Common>,
-        place: &Place,
-        link: &Arc<Link>,
+        endpoint: &Endpoint,
+        connection: &Arc<Connection>,
     ) -> Result<Self, Failure> {
-        let inlet = Inlet::open(common, place).await?;
-        Ok(Self::start(common, place, link, None, Some(inlet)))
+        let pubsub = PubSubConnection::open(common, endpoint).await?;
+        Ok(Self::start(common, endpoint, connection, None, Some(pubsub)))
     }
 
-    /// Starts to listen; connects, as long as there is no connection, however long it takes.
+    /// Starts the task. Without a connection, the task connects, and retries until it succeeds.
     pub(super) fn start(
         common: &Arc<Common>,
-        place: &Place,
-        link: &Arc<Link>,
-        orphanage: Option<Orphanage>,
-        inlet: Option<Inlet>,
+        endpoint: &Endpoint,
+        connection: &Arc<Connection>,
+        resubscribe: Option<ResubscribeQueue>,
+        pubsub: Option<PubSubConnection>,
     ) -> Self {
-        let (wishes, inbox) = mpsc::unbounded_channel();
-        let listener = Listener::new(Arc::clone(common), place.clone(), Arc::clone(link), orphanage, inbox);
-        let link = Arc::clone(link);
+        let (requests, inbox) = mpsc::unbounded_channel();
+        let subscriptions = Subscriptions::new(
+            Arc::clone(common),
+            endpoint.clone(),
+            Arc::clone(connection),
+            resubscribe,
+            inbox,
+        );
+        let connection = Arc::clone(connection);
         common.runtime.spawn(async move {
             tokio::select! {
-                () = listener.run(inlet) => {}
-                () = link.watch_role() => {}
+                () = subscriptions.run(pubsub) => {}
+                () = connection.watch_role() => {}
             }
         });
-        Self { wishes, patience: common.access.connect_limit }
+        Self { requests, confirm_limit: common.access.connect_limit }
     }
 
-    /// Ready when a message on the channel of the name will be heard; or after a while, without a word.
-    pub(super) fn listen(&self, name: &LockName) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    /// Subscribes to the channel of `name`. Waits for the confirmation, or until a time limit.
+    pub(super) fn subscribe(&self, name: &LockName) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         let (confirm, confirmed) = oneshot::channel();
-        // Without the task there is nothing to wait for: the sender is dropped, and so the receiver is ready.
-        let _ = self.wishes.send(Wish::Listen(name.clone(), confirm));
-        let patience = self.patience;
+        // If the task has ended, `confirm` is dropped and the receiver is ready at once.
+        let _ = self.requests.send(SubscriptionRequest::Subscribe(name.clone(), confirm));
+        let confirm_limit = self.confirm_limit;
         Box::pin(async move {
-            let _ = timeout(patience, confirmed).await;
+            let _ = timeout(confirm_limit, confirmed).await;
         })
     }
 
-    pub(super) fn unlisten(&self, name: &LockName) {
-        let _ = self.wishes.send(Wish::Unlisten(name.clone()));
+    pub(super) fn unsubscribe(&self, name: &LockName) {
+        let _ = self.requests.send(SubscriptionRequest::Unsubscribe(name.clone()));
     }
 }
 

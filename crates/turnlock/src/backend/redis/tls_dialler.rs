@@ -17,32 +17,34 @@ use tokio_rustls::TlsConnector;
 
 use super::access::Stream;
 use super::any_server::AnyServer;
-use super::first_answer::FirstAnswer;
-use super::tls_trouble::{self, Expected};
+use super::handshake::HandshakeStream;
+use super::tls_error::{self, Expected};
 use crate::error::Error;
 use crate::tls::{Pem, Tls};
 
-/// Turns connections into encrypted ones. The files are read once, when it is made.
+/// Encrypts connections with TLS. Reads certificates and keys once, when it is created.
 pub(crate) struct TlsDialler {
     connector: TlsConnector,
-    /// In place of the host.
+    /// Replaces the host as the name that the certificate must be valid for.
     server_name: Option<ServerName<'static>>,
     has_own_ca: bool,
     accepts_any_server: bool,
 }
 
-/// How long a server may take to begin with the handshake before it is asked whether it speaks TLS at all.
-const DOUBT: Duration = Duration::from_secs(1);
+/// The time after which a server that does not continue the handshake is probed without TLS.
+const PLAINTEXT_CHECK_DELAY: Duration = Duration::from_secs(1);
 
 impl TlsDialler {
-    /// Reads what the settings name. May block.
+    /// Loads the certificates and keys that the settings name. May block.
     pub(crate) fn new(tls: Tls) -> Result<Self, Error> {
-        let server_name = tls.server_name.map(ServerName::try_from).transpose().map_err(|_| {
-            Error::bad_setting("server_name", "is neither the name of a host nor an IP address")
-        })?;
+        let server_name = tls
+            .server_name
+            .map(ServerName::try_from)
+            .transpose()
+            .map_err(|_| Error::bad_setting("server_name", "neither a host name nor an IP address"))?;
         let has_own_ca = tls.ca.is_some();
         let accepts_any_server = tls.verify == Some(false);
-        // Given here and not installed for the process, which belongs to the program.
+        // Not installed for the process: that choice belongs to the program.
         let provider = Arc::new(ring::default_provider());
         let verifier: Arc<dyn ServerCertVerifier> = if accepts_any_server {
             Arc::new(AnyServer::new(&provider))
@@ -57,8 +59,8 @@ impl TlsDialler {
         let config = match (tls.certificate, tls.key) {
             (Some(certificate), Some(key)) => {
                 let chain = certificates("cert_file", &certificate)?;
-                let key_of_it = private_key("key_file", &key)?;
-                config.with_client_auth_cert(chain, key_of_it).map_err(|error| {
+                let private = private_key("key_file", &key)?;
+                config.with_client_auth_cert(chain, private).map_err(|error| {
                     let reason =
                         format!("{certificate:?} and the key {key:?} cannot be used together: {error}");
                     Error::bad_setting("cert_file", reason)
@@ -69,17 +71,17 @@ impl TlsDialler {
         Ok(Self { connector: Arc::new(config).into(), server_name, has_own_ca, accepts_any_server })
     }
 
-    /// Whether a server must be called by a name in its certificate.
+    /// Returns `true` if a server must be addressed by a name in its certificate.
     pub(super) fn verifies_names(&self) -> bool {
         self.server_name.is_none() && !self.accepts_any_server
     }
 
-    /// Makes the handshake on a new connection.
+    /// Performs the TLS handshake on a new connection.
     pub(super) async fn encrypt(&self, stream: TcpStream, host: &str, limit: Duration) -> io::Result<Stream> {
         let name = match &self.server_name {
             Some(name) => name.clone(),
             None => ServerName::try_from(host.to_owned()).map_err(|_| {
-                let text = "no certificate can be for a host of this name; set `server_name`";
+                let text = "the host is not a name that a certificate can be valid for; set `server_name`";
                 io::Error::new(io::ErrorKind::InvalidInput, text)
             })?,
         };
@@ -89,42 +91,42 @@ impl TlsDialler {
         tokio::select! {
             biased;
             outcome = handshake => match outcome {
-                Ok(stream) => Ok(Box::pin(FirstAnswer::new(stream, tls_trouble::explain_first_answer))),
+                Ok(stream) => Ok(Box::pin(HandshakeStream::new(stream, tls_error::explain_first_reply))),
                 Err(error) => {
-                    let expected = Expected { name: &shown, own_ca: self.has_own_ca };
-                    Err(tls_trouble::explain_handshake(error, &expected))
+                    let expected = Expected { name: &shown, has_own_ca: self.has_own_ca };
+                    Err(tls_error::explain_handshake(error, &expected))
                 }
             },
-            () = until_known_as_plain(peer, DOUBT.min(limit / 4)) => Err(tls_trouble::no_tls()),
+            () = wait_until_known_plaintext(peer, PLAINTEXT_CHECK_DELAY.min(limit / 4)) => Err(tls_error::not_tls()),
         }
     }
 }
 
-/// Waits, and then until the server is known to speak without TLS; forever if it is not.
+/// Waits `wait`, and then returns if the server replies without TLS. Otherwise never returns.
 ///
-/// A Redis without TLS takes the beginning of a handshake for that of a long line, and waits for the rest of it.
-async fn until_known_as_plain(peer: SocketAddr, wait: Duration) {
+/// A Redis without TLS parses the start of a handshake as the start of a long line, and waits for the rest of it.
+async fn wait_until_known_plaintext(peer: SocketAddr, wait: Duration) {
     tokio::time::sleep(wait).await;
-    if !matches!(answers_in_plain(peer).await, Ok(true)) {
+    if !matches!(replies_in_plaintext(peer).await, Ok(true)) {
         std::future::pending::<()>().await;
     }
 }
 
-async fn answers_in_plain(peer: SocketAddr) -> io::Result<bool> {
+async fn replies_in_plaintext(peer: SocketAddr) -> io::Result<bool> {
     let mut stream = TcpStream::connect(peer).await?;
     stream.write_all(b"PING\r\n").await?;
-    // Either it answers, or it wants a password first.
+    // A reply, or an error that asks for a login.
     Ok(matches!(stream.read_u8().await?, b'+' | b'-'))
 }
 
 fn verifier(provider: &Arc<CryptoProvider>, ca: Option<&Pem>) -> Result<Arc<WebPkiServerVerifier>, Error> {
-    let roots = ca.map_or_else(roots_of_the_system, roots_of)?;
+    let roots = ca.map_or_else(system_roots, roots_from)?;
     WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider))
         .build()
         .map_err(|error| Error::bad_setting("ca_file", error.to_string()))
 }
 
-fn roots_of(ca: &Pem) -> Result<RootCertStore, Error> {
+fn roots_from(ca: &Pem) -> Result<RootCertStore, Error> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates("ca_file", ca)? {
         let unusable = |error| Error::bad_setting("ca_file", format!("{ca:?} cannot be used: {error}"));
@@ -133,38 +135,39 @@ fn roots_of(ca: &Pem) -> Result<RootCertStore, Error> {
     Ok(roots)
 }
 
-fn roots_of_the_system() -> Result<RootCertStore, Error> {
+fn system_roots() -> Result<RootCertStore, Error> {
     let mut roots = RootCertStore::empty();
     let found = rustls_native_certs::load_native_certs();
-    // A system may have some that are no good, beside others that are.
+    // Some certificates of a system may be unusable.
     let (good, _bad) = roots.add_parsable_certificates(found.certs);
     if good == 0 {
         let why = found.errors.first().map(|error| format!(" ({error})")).unwrap_or_default();
-        let reason = format!("this system has no CAs that it trusts{why}; name the CA of the server");
+        let reason = format!("this system has no trusted CAs{why}; set `ca_file` to the CA of the server");
         return Err(Error::bad_setting("ca_file", reason));
     }
     Ok(roots)
 }
 
 fn certificates(setting: &'static str, pem: &Pem) -> Result<Vec<CertificateDer<'static>>, Error> {
-    let bytes = read(setting, pem)?;
+    let bytes = read_pem(setting, pem)?;
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
-    // The error itself may show a line of the file.
+    // The error itself may contain a line of the file.
     match found {
         Ok(found) if !found.is_empty() => Ok(found),
-        _ => Err(Error::bad_setting(setting, format!("{pem:?} holds no certificates in PEM"))),
+        _ => Err(Error::bad_setting(setting, format!("{pem:?} contains no certificate in PEM format"))),
     }
 }
 
 fn private_key(setting: &'static str, pem: &Pem) -> Result<PrivateKeyDer<'static>, Error> {
-    let bytes = read(setting, pem)?;
+    let bytes = read_pem(setting, pem)?;
     PrivateKeyDer::from_pem_slice(&bytes).map_err(|_| {
-        let reason = format!("{pem:?} holds no private key in PEM (PKCS#8, PKCS#1 or SEC1, not encrypted)");
+        let reason =
+            format!("{pem:?} contains no unencrypted private key in PEM format (PKCS#8, PKCS#1 or SEC1)");
         Error::bad_setting(setting, reason)
     })
 }
 
-fn read(setting: &'static str, pem: &Pem) -> Result<Vec<u8>, Error> {
+fn read_pem(setting: &'static str, pem: &Pem) -> Result<Vec<u8>, Error> {
     match pem {
         Pem::Bytes(bytes) => Ok(bytes.clone()),
         Pem::File(path) => fs::read(path).map_err(|error| {

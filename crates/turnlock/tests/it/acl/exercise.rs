@@ -1,231 +1,233 @@
-//! All that can be done with a primitive, so that each command of its scripts is run once at least.
+//! Uses every operation of a primitive, so that each command of its scripts runs at least once.
 
 use turnlock::acl::Primitive;
 use turnlock::{Client, Error, Kind, Lock};
 use turnlock_testkit::RedisServer;
 
-use super::scene::{Outcome, Scene, check, hold_count, renewed, told};
-use crate::rig::ms;
-use End::{Silent, Told};
+use super::acl_fixture::{AclFixture, Outcome, check, hold_count, text, until_renewed};
+use crate::fixture::ms;
+use ReleaseMessage::{Published, Unpublished};
 
-pub(super) async fn of(primitive: Primitive, scene: &Scene) -> Outcome {
+pub(super) async fn run(primitive: Primitive, fixture: &AclFixture) -> Outcome {
     match primitive {
-        Primitive::Lock => lock(scene, Told, Client::lock).await,
-        Primitive::FencedLock => lock(scene, Told, Client::fenced_lock).await,
-        Primitive::SpinLock => lock(scene, Silent, Client::spin_lock).await,
-        Primitive::PlainLock => lock(scene, Silent, Client::plain_lock).await,
+        Primitive::Lock => lock(fixture, Published, Client::lock).await,
+        Primitive::FencedLock => lock(fixture, Published, Client::fenced_lock).await,
+        Primitive::SpinLock => lock(fixture, Unpublished, Client::spin_lock).await,
+        Primitive::PlainLock => lock(fixture, Unpublished, Client::plain_lock).await,
         Primitive::FairLock => {
-            lock(scene, Told, Client::fair_lock).await?;
-            queue(scene).await
+            lock(fixture, Published, Client::fair_lock).await?;
+            queue(fixture).await
         }
         Primitive::ReadWriteLock => {
-            lock(scene, Told, |client, name| client.read_write_lock(name).write()).await?;
-            readers(scene).await
+            lock(fixture, Published, |client, name| client.read_write_lock(name).writer()).await?;
+            readers(fixture).await
         }
-        Primitive::Semaphore => semaphore(scene).await,
-        Primitive::PermitSemaphore => permit_semaphore(scene).await,
-        Primitive::Latch => latch(scene).await,
-        other => Err(format!("nobody knows what to do with a {}", other.noun())),
+        Primitive::Semaphore => semaphore(fixture).await,
+        Primitive::PermitSemaphore => permit_semaphore(fixture).await,
+        Primitive::Latch => latch(fixture).await,
+        other => Err(format!("no exercise for a {}", other.noun())),
     }
 }
 
-/// Whether the end of a hold is told by a message.
+/// Whether the release of a hold is published.
 #[derive(PartialEq)]
-enum End {
-    Told,
-    Silent,
+enum ReleaseMessage {
+    Published,
+    Unpublished,
 }
 
-/// What is common to all that are locks.
-async fn lock(scene: &Scene, end: End, of: fn(&Client, &str) -> Lock) -> Outcome {
-    let (here, there) = (of(&scene.one, scene.name), of(&scene.two, scene.name));
-    let guard = here.lock().await.map_err(told)?;
-    renewed(|| guard.valid_until()).await?;
-    check(there.try_lock().await.map_err(told)?.is_none(), "it is refused to others")?;
+/// Exercises what all locks have in common.
+async fn lock(fixture: &AclFixture, message: ReleaseMessage, lock_of: fn(&Client, &str) -> Lock) -> Outcome {
+    let (here, there) = (lock_of(&fixture.one, fixture.name), lock_of(&fixture.two, fixture.name));
+    let guard = here.lock().await.map_err(text)?;
+    until_renewed(|| guard.valid_until()).await?;
+    check(there.try_lock().await.map_err(text)?.is_busy(), "other owners are refused")?;
     match guard.reenter().await {
         Ok(inner) => {
             check(hold_count(&here, &guard).await? == 2, "it is held twice")?;
-            inner.unlock().await.map_err(told)?;
+            inner.unlock().await.map_err(text)?;
         }
         // A plain lock.
         Err(Error::WouldDeadlock { .. } | Error::Unsupported(_)) => {}
-        Err(error) => return Err(error.to_string()),
+        Err(error) => return Err(turnlock_testkit::error_chain(&error)),
     }
     check(hold_count(&here, &guard).await? == 1, "it is held once")?;
 
-    let waiter = tokio::spawn(async move { there.lock().await.map_err(told) });
-    if end == Told {
-        scene.until_listening().await?;
+    let waiter = tokio::spawn(async move { there.lock().await.map_err(text) });
+    if message == Published {
+        fixture.until_subscribed_and_asleep().await?;
     }
-    guard.unlock().await.map_err(told)?;
-    let guard = scene.soon("the one who waits has it", async { waiter.await.map_err(told)? }).await?;
-    check(here.force_unlock().await.map_err(told)?, "it was held")?;
-    check(matches!(guard.unlock().await, Err(Error::Lost { .. })), "it was taken away")?;
+    guard.unlock().await.map_err(text)?;
+    let guard = fixture.in_time("the waiter acquires", async { waiter.await.map_err(text)? }).await?;
+    check(here.force_unlock().await.map_err(text)?, "it was held")?;
+    check(matches!(guard.unlock().await, Err(Error::Lost { .. })), "the hold is lost")?;
 
-    here.lock().await.map_err(told)?.keep_for(ms(10)).await.map_err(told)?;
-    scene.say("SCRIPT FLUSH").await;
-    here.lock().await.map_err(told)?.unlock().await.map_err(told)?;
+    here.lock().await.map_err(text)?.unlock_after(ms(10)).await.map_err(text)?;
+    fixture.admin_command("SCRIPT FLUSH").await;
+    here.lock().await.map_err(text)?.unlock().await.map_err(text)?;
 
-    scene.say(&format!("RPUSH {} foreign", scene.name)).await;
-    check(matches!(here.lock().await, Err(Error::Corrupt { .. })), "a foreign key is told")?;
-    scene.say(&format!("DEL {}", scene.name)).await;
+    fixture.admin_command(&format!("RPUSH {} foreign", fixture.name)).await;
+    check(matches!(here.lock().await, Err(Error::NotALock { .. })), "a foreign key is an error")?;
+    fixture.admin_command(&format!("DEL {}", fixture.name)).await;
     Ok(())
 }
 
-async fn queue(scene: &Scene) -> Outcome {
-    let (here, there) = (scene.one.fair_lock(scene.name), scene.two.fair_lock(scene.name));
-    // One who will not come stands before all others.
-    scene.say(&format!("RPUSH redisson_lock_queue:{{{}}} nobody", scene.name)).await;
-    let guard = here.lock().await.map_err(told)?;
+async fn queue(fixture: &AclFixture) -> Outcome {
+    let (here, there) = (fixture.one.fair_lock(fixture.name), fixture.two.fair_lock(fixture.name));
+    // A dead waiter is at the head of the queue.
+    fixture.admin_command(&format!("RPUSH redisson_lock_queue:{{{}}} dead", fixture.name)).await;
+    let guard = here.lock().await.map_err(text)?;
     let (first, second) = (there.clone(), here.clone());
-    let gives_up = tokio::spawn(async move { first.try_lock_for(ms(300)).await.map_err(told) });
-    scene.until_listening().await?;
-    let waits = tokio::spawn(async move { second.lock().await.map_err(told) });
-    scene
-        .soon("one is left in the queue", async {
-            check(gives_up.await.map_err(told)??.is_none(), "the first gives up")?;
-            while here.inspect().await.map_err(told)?.queue.len() != 1 {
+    let timed_out = tokio::spawn(async move { first.try_lock_for(ms(300)).await.map_err(text) });
+    fixture.until_subscribed_and_asleep().await?;
+    let waiter = tokio::spawn(async move { second.lock().await.map_err(text) });
+    fixture
+        .in_time("one waiter is left in the queue", async {
+            check(timed_out.await.map_err(text)??.is_busy(), "the first waiter times out")?;
+            while here.inspect().await.map_err(text)?.queue.len() != 1 {
                 tokio::time::sleep(ms(5)).await;
             }
             Ok(())
         })
         .await?;
-    scene.until_listening().await?;
-    guard.unlock().await.map_err(told)?;
-    let guard = scene.soon("the second has it", async { waits.await.map_err(told)? }).await?;
-    guard.unlock().await.map_err(told)
+    fixture.until_subscribed_and_asleep().await?;
+    guard.unlock().await.map_err(text)?;
+    let guard = fixture.in_time("the second waiter acquires", async { waiter.await.map_err(text)? }).await?;
+    guard.unlock().await.map_err(text)
 }
 
-async fn readers(scene: &Scene) -> Outcome {
-    let (here, there) = (scene.one.read_write_lock(scene.name), scene.two.read_write_lock(scene.name));
-    let one = here.read().lock().await.map_err(told)?;
-    let two = there.read().lock().await.map_err(told)?;
-    renewed(|| one.valid_until()).await?;
-    check(here.inspect().await.map_err(told)?.holders.len() == 2, "both read")?;
-    let inner = one.reenter().await.map_err(told)?;
-    // As if the first of the two holds had a short lease: then the second takes its place.
-    scene.say(&format!("DEL {{{}}}:{}:rwlock_timeout:1", scene.name, one.owner_id())).await;
-    inner.unlock().await.map_err(told)?;
+async fn readers(fixture: &AclFixture) -> Outcome {
+    let (here, there) =
+        (fixture.one.read_write_lock(fixture.name), fixture.two.read_write_lock(fixture.name));
+    let one = here.reader().lock().await.map_err(text)?;
+    let two = there.reader().lock().await.map_err(text)?;
+    until_renewed(|| one.valid_until()).await?;
+    check(here.inspect().await.map_err(text)?.holders.len() == 2, "both read")?;
+    let inner = one.reenter().await.map_err(text)?;
+    // As if the first of the two holds had a short lease: then the second one is moved to its key.
+    fixture.admin_command(&format!("DEL {{{}}}:{}:rwlock_timeout:1", fixture.name, one.owner_id())).await;
+    inner.unlock().await.map_err(text)?;
     check(one.is_valid(), "it is still held")?;
 
-    let waiting = there.write();
-    let writer = tokio::spawn(async move { waiting.lock().await.map_err(told) });
-    scene.until_listening().await?;
-    two.unlock().await.map_err(told)?;
-    one.unlock().await.map_err(told)?;
-    let writer = scene.soon("the writer has it", async { writer.await.map_err(told)? }).await?;
-    check(here.read().try_lock().await.map_err(told)?.is_none(), "nobody reads meanwhile")?;
-    writer.unlock().await.map_err(told)?;
+    let waiting = there.writer();
+    let writer = tokio::spawn(async move { waiting.lock().await.map_err(text) });
+    fixture.until_subscribed_and_asleep().await?;
+    two.unlock().await.map_err(text)?;
+    one.unlock().await.map_err(text)?;
+    let writer = fixture.in_time("the writer acquires", async { writer.await.map_err(text)? }).await?;
+    check(here.reader().try_lock().await.map_err(text)?.is_busy(), "no reader beside a writer")?;
+    writer.unlock().await.map_err(text)?;
 
-    // A writer that waits looks every second anyway; a reader does not.
-    let writer = here.write().lock().await.map_err(told)?;
-    let waiting = there.read();
-    let reader = tokio::spawn(async move { waiting.lock().await.map_err(told) });
-    scene.until_listening().await?;
-    writer.unlock().await.map_err(told)?;
-    let reader = scene.soon("the reader has it", async { reader.await.map_err(told)? }).await?;
-    reader.unlock().await.map_err(told)?;
+    // A waiting writer polls every second in any case; a reader does not.
+    let writer = here.writer().lock().await.map_err(text)?;
+    let waiting = there.reader();
+    let reader = tokio::spawn(async move { waiting.lock().await.map_err(text) });
+    fixture.until_subscribed_and_asleep().await?;
+    writer.unlock().await.map_err(text)?;
+    let reader = fixture.in_time("the reader acquires", async { reader.await.map_err(text)? }).await?;
+    reader.unlock().await.map_err(text)?;
 
-    let reader = here.read().lock().await.map_err(told)?;
-    check(there.read().force_unlock().await.map_err(told)?, "it was read")?;
-    check(matches!(reader.unlock().await, Err(Error::Lost { .. })), "it was taken away")
+    let reader = here.reader().lock().await.map_err(text)?;
+    check(there.reader().force_unlock().await.map_err(text)?, "there was a reader")?;
+    check(matches!(reader.unlock().await, Err(Error::Lost { .. })), "the hold is lost")
 }
 
-async fn semaphore(scene: &Scene) -> Outcome {
-    let (here, there) = (scene.one.semaphore(scene.name), scene.two.semaphore(scene.name));
-    check(here.try_set_permits(2).await.map_err(told)?, "there was no number")?;
-    let permits = here.acquire(2).await.map_err(told)?;
-    check(there.try_acquire(1).await.map_err(told)?.is_none(), "all are out")?;
-    check(here.inspect().await.map_err(told)?.available == Some(0), "none is left")?;
+async fn semaphore(fixture: &AclFixture) -> Outcome {
+    let (here, there) = (fixture.one.semaphore(fixture.name), fixture.two.semaphore(fixture.name));
+    check(here.try_set_permits(2).await.map_err(text)?, "it was not set")?;
+    let permits = here.acquire(2).await.map_err(text)?;
+    check(there.try_acquire(1).await.map_err(text)?.is_busy(), "no permit is left")?;
+    check(here.inspect().await.map_err(text)?.available == Some(0), "none is left")?;
     let waiter = tokio::spawn({
         let there = there.clone();
-        async move { there.acquire(1).await.map_err(told) }
+        async move { there.acquire(1).await.map_err(text) }
     });
-    scene.until_listening().await?;
-    permits.release().await.map_err(told)?;
-    let permits = scene.soon("the one who waits has one", async { waiter.await.map_err(told)? }).await?;
-    scene.out_of_memory(true).await;
-    let given_back = permits.release().await.map_err(told);
-    scene.out_of_memory(false).await;
-    given_back?;
-    check(here.add_permits(3).await.map_err(told)? == 5, "five")?;
-    check(here.drain().await.map_err(told)? == 5, "five before")?;
-    scene.say("SCRIPT FLUSH").await;
-    check(here.release(1).await.map_err(told)? == 1, "one")?;
-    check(here.delete().await.map_err(told)?, "there was a number")?;
-    scene.say(&format!("RPUSH {} foreign", scene.name)).await;
-    check(matches!(here.try_acquire(1).await, Err(Error::Corrupt { .. })), "a foreign key is told")
+    fixture.until_subscribed_and_asleep().await?;
+    permits.release().await.map_err(text)?;
+    let permits = fixture.in_time("the waiter acquires", async { waiter.await.map_err(text)? }).await?;
+    fixture.set_out_of_memory(true).await;
+    let released = permits.release().await.map_err(text);
+    fixture.set_out_of_memory(false).await;
+    released?;
+    check(here.add_permits(3).await.map_err(text)? == 5, "five")?;
+    check(here.drain().await.map_err(text)? == 5, "five before")?;
+    fixture.admin_command("SCRIPT FLUSH").await;
+    check(here.release(1).await.map_err(text)? == 1, "one")?;
+    check(here.delete().await.map_err(text)?, "it was set")?;
+    fixture.admin_command(&format!("RPUSH {} foreign", fixture.name)).await;
+    check(matches!(here.try_acquire(1).await, Err(Error::NotALock { .. })), "a foreign key is an error")
 }
 
-async fn permit_semaphore(scene: &Scene) -> Outcome {
-    let (here, there) = (scene.one.permit_semaphore(scene.name), scene.two.permit_semaphore(scene.name));
-    check(here.try_set_permits(1).await.map_err(told)?, "there was no number")?;
-    check(here.set_permits(3).await.map_err(told)? == 3, "three")?;
-    check(here.add_permits(-1).await.map_err(told)? == 2, "two")?;
-    let permits = here.acquire(2).await.map_err(told)?;
-    renewed(|| permits.valid_until()).await?;
-    check(there.try_acquire(1).await.map_err(told)?.is_none(), "all are out")?;
-    check(here.inspect().await.map_err(told)?.holders.len() == 2, "two are out")?;
+async fn permit_semaphore(fixture: &AclFixture) -> Outcome {
+    let (here, there) =
+        (fixture.one.permit_semaphore(fixture.name), fixture.two.permit_semaphore(fixture.name));
+    check(here.try_set_permits(1).await.map_err(text)?, "it was not set")?;
+    check(here.set_permits(3).await.map_err(text)? == 3, "three")?;
+    check(here.add_permits(-1).await.map_err(text)? == 2, "two")?;
+    let permits = here.acquire(2).await.map_err(text)?;
+    until_renewed(|| permits.valid_until()).await?;
+    check(there.try_acquire(1).await.map_err(text)?.is_busy(), "no permit is left")?;
+    check(here.inspect().await.map_err(text)?.holders.len() == 2, "two permits are out")?;
     let waiter = tokio::spawn({
         let there = there.clone();
-        async move { there.lease(ms(100)).acquire(1).await.map_err(told) }
+        async move { there.with_lease(ms(100)).acquire(1).await.map_err(text) }
     });
-    scene.until_listening().await?;
-    permits.release().await.map_err(told)?;
-    let short = scene.soon("the one who waits has one", async { waiter.await.map_err(told)? }).await?;
-    short.forget();
-    // Its lease runs out, and it is put back by the next who asks.
-    let both = scene.soon("both are free", async { here.acquire(2).await.map_err(told) }).await?;
-    both.release().await.map_err(told)?;
+    fixture.until_subscribed_and_asleep().await?;
+    permits.release().await.map_err(text)?;
+    let short = fixture.in_time("the waiter acquires", async { waiter.await.map_err(text)? }).await?;
+    short.detach();
+    // Its lease expires, and the next acquire returns it.
+    let both = fixture.in_time("both are free", async { here.acquire(2).await.map_err(text) }).await?;
+    both.release().await.map_err(text)?;
 
-    scene.say("SCRIPT FLUSH").await;
-    here.acquire(1).await.map_err(told)?.release().await.map_err(told)?;
-    scene.out_of_memory(true).await;
-    let removed = here.delete().await.map_err(told);
-    scene.out_of_memory(false).await;
-    check(removed?, "there was a number")?;
-    scene.say(&format!("RPUSH {} foreign", scene.name)).await;
-    check(matches!(here.try_acquire(1).await, Err(Error::Corrupt { .. })), "a foreign key is told")
+    fixture.admin_command("SCRIPT FLUSH").await;
+    here.acquire(1).await.map_err(text)?.release().await.map_err(text)?;
+    fixture.set_out_of_memory(true).await;
+    let removed = here.delete().await.map_err(text);
+    fixture.set_out_of_memory(false).await;
+    check(removed?, "it was set")?;
+    fixture.admin_command(&format!("RPUSH {} foreign", fixture.name)).await;
+    check(matches!(here.try_acquire(1).await, Err(Error::NotALock { .. })), "a foreign key is an error")
 }
 
-async fn latch(scene: &Scene) -> Outcome {
-    let (here, there) = (scene.one.latch(scene.name), scene.two.latch(scene.name));
-    check(here.try_set_count(2).await.map_err(told)?, "there was no count")?;
-    check(here.inspect().await.map_err(told)?.available == Some(2), "two")?;
-    let waiter = tokio::spawn(async move { there.wait().await.map_err(told) });
-    scene.until_listening().await?;
-    check(here.count_down().await.map_err(told)? == 1, "one is left")?;
-    scene.out_of_memory(true).await;
-    let counted = here.count_down().await.map_err(told);
-    scene.out_of_memory(false).await;
+async fn latch(fixture: &AclFixture) -> Outcome {
+    let (here, there) = (fixture.one.latch(fixture.name), fixture.two.latch(fixture.name));
+    check(here.try_set_count(2).await.map_err(text)?, "it was not set")?;
+    check(here.inspect().await.map_err(text)?.available == Some(2), "two")?;
+    let waiter = tokio::spawn(async move { there.wait().await.map_err(text) });
+    fixture.until_subscribed_and_asleep().await?;
+    check(here.count_down().await.map_err(text)? == 1, "one is left")?;
+    fixture.set_out_of_memory(true).await;
+    let counted = here.count_down().await.map_err(text);
+    fixture.set_out_of_memory(false).await;
     check(counted? == 0, "none is left")?;
-    scene.soon("the one who waits is told", async { waiter.await.map_err(told)? }).await?;
-    scene.say("SCRIPT FLUSH").await;
-    check(here.try_set_count(1).await.map_err(told)?, "there was no count")?;
-    check(here.delete().await.map_err(told)?, "there was a count")?;
-    scene.say(&format!("RPUSH {} foreign", scene.name)).await;
-    check(matches!(here.count_down().await, Err(Error::Corrupt { .. })), "a foreign key is told")
+    fixture.in_time("the waiter is woken", async { waiter.await.map_err(text)? }).await?;
+    fixture.admin_command("SCRIPT FLUSH").await;
+    check(here.try_set_count(1).await.map_err(text)?, "it was not set")?;
+    check(here.delete().await.map_err(text)?, "it was set")?;
+    fixture.admin_command(&format!("RPUSH {} foreign", fixture.name)).await;
+    check(matches!(here.count_down().await, Err(Error::NotALock { .. })), "a foreign key is an error")
 }
 
-/// Finds what somebody else holds.
+/// Finds the locks of another client.
 pub(super) async fn finding(server: &RedisServer) -> Outcome {
-    let holder = Client::connect(&server.url()).await.map_err(told)?;
+    let holder = Client::connect(&server.url()).await.map_err(text)?;
     let least = format!("redis://least:PASSWORD@{}", server.addr());
-    let least = Client::builder().retry_for(ms(200)).connect(&least).await.map_err(told)?;
-    let _lock = holder.lock("guarded:lock").lock().await.map_err(told)?;
-    let _plain = holder.plain_lock("guarded:plain").lock().await.map_err(told)?;
-    let _fenced = holder.fenced_lock("guarded:fenced").lock().await.map_err(told)?;
-    let _reader = holder.read_write_lock("guarded:read").read().lock().await.map_err(told)?;
+    let least = Client::builder().retry_for(ms(200)).connect(&least).await.map_err(text)?;
+    let _lock = holder.lock("guarded:lock").lock().await.map_err(text)?;
+    let _plain = holder.plain_lock("guarded:plain").lock().await.map_err(text)?;
+    let _fenced = holder.fenced_lock("guarded:fenced").lock().await.map_err(text)?;
+    let _reader = holder.read_write_lock("guarded:read").reader().lock().await.map_err(text)?;
     let permits = holder.permit_semaphore("guarded:permits");
-    permits.set_permits(2).await.map_err(told)?;
-    let _permits = permits.acquire(1).await.map_err(told)?;
-    let found = least.find("guarded:*", 10).await.map_err(told)?;
-    let kinds: Vec<_> = found.things.iter().map(|thing| thing.kind).collect();
+    permits.set_permits(2).await.map_err(text)?;
+    let _permits = permits.acquire(1).await.map_err(text)?;
+    let found = least.find("guarded:*", 10).await.map_err(text)?;
+    let kinds: Vec<_> = found.items.iter().map(|item| item.kind).collect();
     let expected = [Kind::Fenced, Kind::Lock, Kind::Permits, Kind::Plain, Kind::Read];
-    check(kinds == expected && found.is_complete, "all are found as what they are")?;
-    for thing in found.things.iter().filter(|thing| thing.kind != Kind::Permits) {
-        let who = least.identities(&[thing.holders[0].owner.clone()]).await.map_err(told)?;
-        check(who[0].is_some(), "it is known who holds them")?;
+    check(kinds == expected && found.is_complete, "all are found with their kinds")?;
+    for item in found.items.iter().filter(|item| item.kind != Kind::Permits) {
+        let identities = least.identities(&[item.holders[0].owner.clone()]).await.map_err(text)?;
+        check(identities[0].is_some(), "the holder is identified")?;
     }
     Ok(())
 }

@@ -1,52 +1,52 @@
-//! One set of cases for every store.
+//! The conformance suite: the same cases for every store.
 
-mod ending;
+mod blocking;
 pub(crate) mod exclusion;
 mod holding;
 mod input;
-pub(crate) mod keeping;
-mod majority;
-mod multi;
-mod running;
-mod threads;
+mod multi_lock;
+mod red_lock;
+mod release;
+mod run;
+pub(crate) mod unlock_after;
 mod waiting;
 
 use crate::Case;
-use crate::rig::Kind;
+use crate::fixture::Kind;
 
-/// The cases that a plain lock has no part in, since it cannot be held twice.
+/// The cases that do not apply to a plain lock, which is not reentrant.
 const REENTRY: &[&str] = &[
-    "a_reentry_counts_on_the_store_and_ends_in_any_order",
-    "a_reentry_begins_nothing",
-    "an_owner_gets_again_what_it_holds",
-    "an_owner_whose_tasks_come_and_go_never_fails",
+    "reentries_are_counted_in_the_store_and_released_in_any_order",
+    "a_reentry_never_creates_a_hold",
+    "an_owner_can_lock_again_what_it_holds",
+    "concurrent_tasks_of_one_owner_never_fail",
     "tasks_of_one_owner_do_not_wait_for_each_other",
-    "one_of_several_guards_cannot_be_kept",
-    "an_inner_renewal_keeps_a_fixed_lease_alive",
+    "unlock_after_needs_the_last_guard",
+    "a_renewed_reentry_extends_a_fixed_lease",
     "no_reentry_or_renewal_shortens_a_lease",
-    "a_lease_is_no_longer_than_the_guards_that_remain_need",
-    "a_waiter_hears_of_a_lease_that_is_shortened",
-    "lost_data_is_told",
-    "a_thread_holds_twice_and_others_wait",
-    "what_a_thread_keeps_it_unlocks_later",
+    "a_lease_is_no_longer_than_the_remaining_guards_need",
+    "a_waiter_learns_of_a_shortened_lease",
+    "lost_data_is_reported",
+    "a_thread_can_lock_twice_while_others_wait",
+    "a_thread_unlocks_a_detached_hold_later",
     "the_rest_of_the_blocking_interface",
-    "a_thread_gets_again_what_it_holds",
-    "a_thread_gets_its_red_lock_again",
+    "a_thread_can_lock_its_multi_lock_again",
+    "a_thread_can_lock_its_red_lock_again",
 ];
 
-/// All cases that apply to a kind of lock.
+/// Returns all cases that apply to a kind of lock.
 pub(crate) fn cases(kind: Kind) -> impl Iterator<Item = Case> {
     [
         exclusion::CASES,
         holding::CASES,
         waiting::CASES,
-        ending::CASES,
-        keeping::CASES,
-        running::CASES,
+        release::CASES,
+        unlock_after::CASES,
+        run::CASES,
         input::CASES,
-        threads::CASES,
-        multi::CASES,
-        majority::CASES,
+        blocking::CASES,
+        multi_lock::CASES,
+        red_lock::CASES,
     ]
     .into_iter()
     .flatten()

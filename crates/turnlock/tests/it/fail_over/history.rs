@@ -1,52 +1,52 @@
-//! What holders did, by the one clock that all processes of a machine share, and whether two of them did it at once.
+//! Records of holds on the clock that all processes of a machine share, and a check for overlaps.
 
 use std::fmt;
 
-/// One hold: from the grant to the release, both as the holder saw them.
+/// One hold, from the grant to the release, both as the holder saw them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Turn {
+pub(super) struct HoldRecord {
     /// When the grant was received, in microseconds.
     pub(super) start: u64,
     /// When the release was sent.
     pub(super) end: u64,
     pub(super) outcome: Outcome,
-    /// Whether the holder has incremented the counter.
+    /// `true` if the holder has incremented the counter.
     pub(super) counted: bool,
 }
 
-/// What the holder was told when it gave the lock back.
+/// The outcome of the holder's release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    Kept,
-    /// It had been lost.
+    Released,
+    /// The hold had been lost before.
     Lost,
     InDoubt,
 }
 
-/// Now, on the clock of all processes of this machine.
+/// The time on the monotonic clock of this machine, in microseconds.
 pub(super) fn now() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     u64::try_from(time.tv_sec).unwrap() * 1_000_000 + u64::try_from(time.tv_nsec).unwrap() / 1_000
 }
 
-impl fmt::Display for Turn {
+impl fmt::Display for HoldRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let outcome = match self.outcome {
-            Outcome::Kept => "kept",
+            Outcome::Released => "released",
             Outcome::Lost => "lost",
-            Outcome::InDoubt => "doubt",
+            Outcome::InDoubt => "in_doubt",
         };
         write!(f, "{} {} {outcome} {}", self.start, self.end, self.counted)
     }
 }
 
-impl Turn {
-    /// Reads what was displayed.
-    pub(super) fn read(line: &str) -> Self {
+impl HoldRecord {
+    /// Parses the `Display` form.
+    pub(super) fn parse(line: &str) -> Self {
         let fields: Vec<_> = line.split(' ').collect();
-        let [start, end, outcome, counted] = fields[..] else { panic!("not a turn: {line:?}") };
+        let [start, end, outcome, counted] = fields[..] else { panic!("not a record: {line:?}") };
         let outcome = match outcome {
-            "kept" => Outcome::Kept,
+            "released" => Outcome::Released,
             "lost" => Outcome::Lost,
             _ => Outcome::InDoubt,
         };
@@ -54,23 +54,23 @@ impl Turn {
     }
 }
 
-/// Every pair of turns that overlap, the one that began first in front.
-pub(super) fn overlaps(turns: &[Turn]) -> Vec<(Turn, Turn)> {
-    let mut turns = turns.to_vec();
-    turns.sort_by_key(|turn| turn.start);
+/// All pairs of overlapping holds, the earlier one first.
+pub(super) fn overlaps(records: &[HoldRecord]) -> Vec<(HoldRecord, HoldRecord)> {
+    let mut records = records.to_vec();
+    records.sort_by_key(|record| record.start);
     let mut found = Vec::new();
-    for (place, first) in turns.iter().enumerate() {
-        let later = turns[place + 1..].iter().take_while(|later| later.start < first.end);
+    for (position, first) in records.iter().enumerate() {
+        let later = records[position + 1..].iter().take_while(|later| later.start < first.end);
         found.extend(later.map(|later| (*first, *later)));
     }
     found
 }
 
-/// Shows that the checker sees what it is for; a checker that finds nothing proves nothing.
-pub(super) fn check_the_checker() {
-    let turn = |start, end| Turn { start, end, outcome: Outcome::Kept, counted: true };
-    assert_eq!(overlaps(&[turn(20, 30), turn(0, 10), turn(10, 20)]), []);
-    let (long, inner, other) = (turn(0, 100), turn(10, 20), turn(90, 110));
+/// Asserts that [`overlaps`] finds overlaps.
+pub(super) fn self_test() {
+    let record = |start, end| HoldRecord { start, end, outcome: Outcome::Released, counted: true };
+    assert_eq!(overlaps(&[record(20, 30), record(0, 10), record(10, 20)]), []);
+    let (long, inner, other) = (record(0, 100), record(10, 20), record(90, 110));
     assert_eq!(overlaps(&[other, long, inner]), [(long, inner), (long, other)]);
-    assert_eq!(Turn::read(&long.to_string()), long);
+    assert_eq!(HoldRecord::parse(&long.to_string()), long);
 }

@@ -1,4 +1,4 @@
-//! Servers that die, move and come back, while locks are taken.
+//! Servers that fail, are promoted, migrate slots and return, while locks are in use.
 
 mod cluster;
 mod demotion;
@@ -6,8 +6,8 @@ mod history;
 mod migration;
 mod minority;
 mod sentinel;
-mod team;
 mod woken_master;
+mod worker_processes;
 
 use std::time::Duration;
 
@@ -15,54 +15,54 @@ use libtest_mimic::Trial;
 use redis::AsyncCommands;
 use turnlock_testkit::{ClusterSet, RedisServer, SentinelSet, ServerProgram, trial};
 
-use history::{Outcome, Turn, now, overlaps};
-use team::Team;
+use history::{HoldRecord, Outcome, now, overlaps};
+use worker_processes::WorkerProcesses;
 
 use crate::{CaseFuture, revoked};
 
-pub(crate) use team::work;
+pub(crate) use worker_processes::run_worker;
 
-/// How long ten rounds may take.
+/// The time limit of a case of ten rounds.
 const LIMIT: Duration = Duration::from_secs(400);
 
-/// How often a server is killed, or a slot moved.
+/// How often a server is killed, or a slot migrated.
 const ROUNDS: usize = 10;
 
-/// A case, and why it cannot run here.
-type ShapeCase = (&'static str, fn() -> Option<String>, fn() -> CaseFuture);
+/// A case with a function that returns why it cannot run here.
+type TopologyCase = (&'static str, fn() -> Option<String>, fn() -> CaseFuture);
 
-/// Names an `async fn()` as a case of a shape.
+/// Names an `async fn()` as a case of a topology.
 macro_rules! on {
-    ($shape:ty: $($module:ident::$case:ident),* $(,)?) => {
-        &[$((concat!(stringify!($module), "::", stringify!($case)), <$shape>::missing, || Box::pin($module::$case()))),*]
+    ($topology:ty: $($module:ident::$case:ident),* $(,)?) => {
+        &[$((concat!(stringify!($module), "::", stringify!($case)), <$topology>::missing, || Box::pin($module::$case()))),*]
     };
 }
 
-const CASES: [&[ShapeCase]; 2] = [
+const CASES: [&[TopologyCase]; 2] = [
     on![SentinelSet:
-        sentinel::no_turn_is_lost_in_ten_fail_overs,
-        sentinel::what_is_held_and_waited_for_goes_on,
-        sentinel::wrong_addresses_are_told_at_once,
-        woken_master::a_client_that_knows_better_never_goes_back,
-        woken_master::a_long_fail_over_leads_nobody_back,
-        woken_master::a_client_that_knows_nothing_is_kept_from_a_second_grant,
-        minority::sentinels_without_a_majority_lead_nobody_to_the_old_master,
+        sentinel::no_increment_is_lost_in_ten_fail_overs,
+        sentinel::holds_and_waits_survive_a_fail_over,
+        sentinel::wrong_addresses_are_reported_at_once,
+        woken_master::a_client_of_the_new_master_never_returns_to_the_old_one,
+        woken_master::a_long_fail_over_leads_no_client_back,
+        woken_master::a_client_without_sentinels_gets_no_second_acknowledged_grant,
+        minority::sentinels_without_a_majority_lead_no_client_to_the_old_master,
     ],
     on![ClusterSet:
-        cluster::no_turn_is_lost_in_ten_promotions,
-        cluster::what_is_held_and_waited_for_goes_on,
-        cluster::the_word_of_a_deposed_node_does_not_count,
-        cluster::names_that_fall_apart_are_refused,
-        cluster::wrong_addresses_are_told_at_once,
-        migration::turns_go_on_while_a_slot_moves,
-        migration::a_half_moved_lock_is_left_alone,
-        revoked::a_hold_that_is_denied_in_a_cluster_costs_no_other,
+        cluster::no_increment_is_lost_in_ten_promotions,
+        cluster::holds_and_waits_survive_a_promotion,
+        cluster::a_reply_from_a_deposed_node_is_discarded,
+        cluster::names_that_span_slots_are_refused,
+        cluster::wrong_addresses_are_reported_at_once,
+        migration::locks_work_while_a_slot_migrates,
+        migration::a_half_migrated_lock_is_not_changed,
+        revoked::a_denied_renewal_in_a_cluster_loses_no_other_hold,
     ],
 ];
 
 pub(crate) fn trials() -> Vec<Trial> {
     let trial =
-        |(name, missing, case): &ShapeCase| trial(&format!("fail_over::{name}"), missing(), LIMIT, *case);
+        |(name, missing, case): &TopologyCase| trial(&format!("fail_over::{name}"), missing(), LIMIT, *case);
     let mut trials: Vec<_> = CASES.iter().flat_map(|cases| cases.iter()).map(trial).collect();
     for program in ServerProgram::ALL {
         trials.extend(demotion::CASES.map(|(name, case)| {
@@ -73,53 +73,56 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials
 }
 
-/// Two teams on one store: one that asks replicas to acknowledge its turns, and one that does not.
-struct Teams {
+/// Two groups of workers on one store: the holds of one are acknowledged by replicas, those of the other are not.
+struct Workload {
     counter: RedisServer,
-    safe: Team,
-    quick: Team,
+    acknowledged: WorkerProcesses,
+    unacknowledged: WorkerProcesses,
 }
 
-impl Teams {
-    async fn start(url: &str, replicas: u32, safe: &str, quick: &str) -> Self {
-        history::check_the_checker();
+impl Workload {
+    async fn start(url: &str, replicas: u32, acknowledged: &str, unacknowledged: &str) -> Self {
+        history::self_test();
         let counter = RedisServer::start().await;
-        let safe = Team::start(url, &counter, safe, replicas);
-        let quick = Team::start(url, &counter, quick, 0);
-        let teams = Self { counter, safe, quick };
-        teams.take_turns_within(Duration::from_secs(20)).await;
-        teams
+        let acknowledged = WorkerProcesses::start(url, &counter, acknowledged, replicas);
+        let unacknowledged = WorkerProcesses::start(url, &counter, unacknowledged, 0);
+        let workload = Self { counter, acknowledged, unacknowledged };
+        workload.until_both_held(Duration::from_secs(20)).await;
+        workload
     }
 
-    /// Waits until both have taken a turn from now on.
-    async fn take_turns_within(&self, limit: Duration) {
+    /// Waits until both groups have held their locks from now on.
+    async fn until_both_held(&self, limit: Duration) {
         let now = now();
-        tokio::join!(self.safe.takes_a_turn_after(now, limit), self.quick.takes_a_turn_after(now, limit));
+        tokio::join!(
+            self.acknowledged.until_held_after(now, limit),
+            self.unacknowledged.until_held_after(now, limit)
+        );
     }
 
-    /// Ends the work. Of those who asked replicas, no two had a turn at once and no increment is lost; of the others, who
-    /// was not alone was told so.
-    async fn check(self, safe: &str, quick: &str) {
-        let (safe_turns, quick_turns) = (self.safe.stop().await, self.quick.stop().await);
+    /// Stops the workers and checks their records. With replicas, no two holds overlap and no increment is lost. Without, the
+    /// earlier one of two overlapping holds is lost or in doubt.
+    async fn check(self, acknowledged: &str, unacknowledged: &str) {
+        let records = (self.acknowledged.stop().await, self.unacknowledged.stop().await);
         let mut plain = self.counter.client().await;
         let mut count = async |key: &str| -> usize { plain.get(key).await.expect("a number") };
-        let counted = |turns: &[Turn]| turns.iter().filter(|turn| turn.counted).count();
-        let report = |turns: &[Turn], count: usize| {
-            let not_kept = turns.iter().filter(|turn| turn.outcome != Outcome::Kept).count();
-            let lost = counted(turns).abs_diff(count);
+        let counted = |records: &[HoldRecord]| records.iter().filter(|record| record.counted).count();
+        let summary = |records: &[HoldRecord], count: usize| {
+            let unsuccessful = records.iter().filter(|record| record.outcome != Outcome::Released).count();
+            let lost = counted(records).abs_diff(count);
             format!(
-                "{} turns, {} overlaps, {lost} increments lost, {not_kept} told",
-                turns.len(),
-                overlaps(turns).len()
+                "{} holds, {} overlaps, {lost} increments lost, {unsuccessful} lost or in doubt",
+                records.len(),
+                overlaps(records).len()
             )
         };
-        let (safe_count, quick_count) = (count(safe).await, count(quick).await);
-        println!("with replicas: {}", report(&safe_turns, safe_count));
-        println!("without: {}", report(&quick_turns, quick_count));
-        assert_eq!(overlaps(&safe_turns), [], "two at once, although replicas were asked");
-        assert_eq!(counted(&safe_turns), safe_count, "increments were lost, although replicas were asked");
-        for (first, second) in overlaps(&quick_turns) {
-            assert_ne!(first.outcome, Outcome::Kept, "{first:?} was not told of {second:?}");
+        let counts = (count(acknowledged).await, count(unacknowledged).await);
+        println!("with replicas: {}", summary(&records.0, counts.0));
+        println!("without replicas: {}", summary(&records.1, counts.1));
+        assert_eq!(overlaps(&records.0), [], "acknowledged holds overlap");
+        assert_eq!(counted(&records.0), counts.0, "increments under acknowledged holds are lost");
+        for (first, second) in overlaps(&records.1) {
+            assert_ne!(first.outcome, Outcome::Released, "{first:?} overlaps {second:?} unnoticed");
         }
     }
 }

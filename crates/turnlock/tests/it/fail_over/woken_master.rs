@@ -1,14 +1,14 @@
-//! A master that was taken for dead wakes up, and believes that it still is one.
+//! A master that was declared dead resumes, still in the role of a master.
 
 use std::collections::HashMap;
 use std::time::Instant;
 
-use turnlock::{Client, Error};
+use turnlock::{Client, Error, TryAcquire};
 use turnlock_testkit::{RedisServer, SentinelSet, eventually, within};
 
-use crate::rig::ms;
+use crate::fixture::ms;
 
-pub(super) async fn a_client_that_knows_better_never_goes_back() {
+pub(super) async fn a_client_of_the_new_master_never_returns_to_the_old_one() {
     let set = SentinelSet::start().await;
     let client = Client::connect(&set.url()).await.expect("a master");
     let lock = client.lock("x");
@@ -19,65 +19,65 @@ pub(super) async fn a_client_that_knows_better_never_goes_back() {
     let before = set.servers()[new].calls().await;
     set.servers()[old].resume();
     let woken = set.servers()[old].calls().await;
-    // What it was sent before it slept, and what others ask, is not ours; scripts are.
-    let mut turns = 0;
+    // Only scripts count: other commands come from sentinels and replicas, or were sent before the pause.
+    let mut pairs = 0;
     let start = Instant::now();
     while start.elapsed() < ms(3_000) {
         lock.lock().await.expect("free").unlock().await.expect("held");
-        turns += 1;
+        pairs += 1;
         tokio::time::sleep(ms(10)).await;
     }
-    assert_eq!(set.servers()[old].calls().await.since(&woken).of("evalsha"), 0, "asked the old master");
-    assert!(set.servers()[new].calls().await.since(&before).of("evalsha") >= 2 * turns);
+    assert_eq!(set.servers()[old].calls().await.since(&woken).of("evalsha"), 0, "used the old master");
+    assert!(set.servers()[new].calls().await.since(&before).of("evalsha") >= 2 * pairs);
 }
 
-pub(super) async fn a_client_that_knows_nothing_is_kept_from_a_second_grant() {
+pub(super) async fn a_client_without_sentinels_gets_no_second_acknowledged_grant() {
     let set = SentinelSet::start().await;
     let old = set.master().await;
-    // These two were given the address of the server and hear of no sentinels.
+    // These two have the address of the server, and use no sentinels.
     let url = format!("redis://127.0.0.1:{}", set.servers()[old].port());
-    let naive = Client::connect(&url).await.expect("a master");
-    let careful = Client::builder().acknowledged_by(2).connect(&url).await.expect("a master");
-    for client in [&naive, &careful] {
+    let unacknowledged = Client::connect(&url).await.expect("a master");
+    let acknowledged = Client::builder().replicas(2).connect(&url).await.expect("a master");
+    for client in [&unacknowledged, &acknowledged] {
         client.lock("warm").lock().await.expect("free").unlock().await.expect("held");
     }
-    let knowing = Client::builder().connect(&set.url()).await.expect("a master");
+    let by_sentinels = Client::builder().connect(&set.url()).await.expect("a master");
     set.pause_master().await;
     set.wait_for_new_master(old).await;
-    let guard = within(ms(10_000), "the new master", knowing.lock("x").lock()).await.expect("free");
+    let guard = within(ms(10_000), "the new master", by_sentinels.lock("x").lock()).await.expect("free");
     set.servers()[old].resume();
-    let woken = Instant::now();
-    let (mut second_grants, mut last, mut answered) = (0, None, 0);
-    // Until the sentinels have made it a replica.
-    while woken.elapsed() < ms(20_000) {
-        match careful.lock("x").try_lock().await {
-            Ok(Some(_)) => panic!("granted twice, although two replicas had to acknowledge it"),
-            Ok(None) | Err(Error::NotEnoughReplicas { .. }) => answered += 1,
-            Err(error) if error.to_string().to_uppercase().contains("READONLY") => break,
+    let resumed = Instant::now();
+    let (mut second_grants, mut last, mut refused) = (0, None, 0);
+    // Until the sentinels make it a replica.
+    while resumed.elapsed() < ms(20_000) {
+        match acknowledged.lock("x").try_lock().await {
+            Ok(TryAcquire::Acquired(_)) => {
+                panic!("granted twice, although two replicas had to acknowledge it")
+            }
+            Ok(TryAcquire::Busy) | Err(Error::NotEnoughReplicas { .. }) => refused += 1,
+            Err(error) if turnlock_testkit::error_chain(&error).to_uppercase().contains("READONLY") => break,
             Err(_) if is_replica(&set.servers()[old]).await => break,
-            // The connection died while the master slept, or the machine is busy.
+            // The connection broke while the master was paused, or the machine is busy.
             Err(_) => tokio::time::sleep(ms(10)).await,
         }
-        if let Ok(Some(second)) = naive.lock("x").try_lock().await {
-            (second_grants, last) = (second_grants + 1, Some(woken.elapsed()));
+        if let Ok(TryAcquire::Acquired(second)) = unacknowledged.lock("x").try_lock().await {
+            (second_grants, last) = (second_grants + 1, Some(resumed.elapsed()));
             let _ = second.unlock().await;
         }
     }
-    println!(
-        "without replicas, {second_grants} grants of what another held, the last {last:?} after it woke"
-    );
-    assert!(answered > 0, "the old master refused nothing: this proves nothing");
+    println!("without replicas: {second_grants} second grants, the last {last:?} after the master resumed");
+    assert!(refused > 0, "the old master refused nothing: this proves nothing");
     assert!(guard.is_valid());
     guard.unlock().await.expect("held");
 }
 
 async fn is_replica(server: &RedisServer) -> bool {
-    let info = server.ask::<String>(&["INFO", "replication"]).await;
+    let info = server.query::<String>(&["INFO", "replication"]).await;
     info.is_ok_and(|info| info.contains("role:slave"))
 }
 
-pub(super) async fn a_long_fail_over_leads_nobody_back() {
-    // Nobody is taken for dead, so that the sentinels wait for the replica that is frozen below.
+pub(super) async fn a_long_fail_over_leads_no_client_back() {
+    // No server is declared dead, so that the sentinels wait for the replica that is frozen below.
     let set = SentinelSet::start_with(ms(60_000), None, &[]).await;
     let old = set.master().await;
     let (frozen, next) = ((old + 1) % 3, (old + 2) % 3);
@@ -85,32 +85,32 @@ pub(super) async fn a_long_fail_over_leads_nobody_back() {
     config.arg("SET").arg("replica-priority").arg(0);
     let _: () = config.query_async(&mut set.servers()[frozen].client().await).await.expect("set");
     let leader = set.sentinels()[0].client().await;
-    let ask = |word: &str| {
+    let sentinel = |subcommand: &str| {
         let mut cmd = redis::cmd("SENTINEL");
-        cmd.arg(word).arg(SentinelSet::NAME);
+        cmd.arg(subcommand).arg(SentinelSet::NAME);
         cmd
     };
-    let is_passed_over = async || {
+    let is_not_eligible = async || {
         let replicas: Vec<HashMap<String, String>> =
-            ask("REPLICAS").query_async(&mut leader.clone()).await.expect("an answer");
+            sentinel("REPLICAS").query_async(&mut leader.clone()).await.expect("a reply");
         replicas.iter().any(|replica| replica.get("slave-priority").is_some_and(|priority| priority == "0"))
     };
-    eventually("the leader knows whom not to promote", ms(20_000), is_passed_over).await;
+    eventually("the leader knows the priority of the frozen replica", ms(20_000), is_not_eligible).await;
     let client = Client::connect(&set.url()).await.expect("a master");
     let lock = client.lock("x");
     lock.lock().await.expect("free").unlock().await.expect("held");
     set.servers()[frozen].pause();
     set.sentinels()[2].pause();
-    let _: () = ask("FAILOVER").query_async(&mut leader.clone()).await.expect("begun");
+    let _: () = sentinel("FAILOVER").query_async(&mut leader.clone()).await.expect("begun");
     let is_master = async || {
-        // Who is promoted hangs up on everybody.
+        // A server that is promoted closes all connections.
         let next = redis::Client::open(set.servers()[next].url()).expect("a good URL");
         let Ok(mut next) = next.get_multiplexed_async_connection().await else { return false };
         let mut info = redis::cmd("INFO");
         let info = info.arg("replication").query_async::<String>(&mut next).await;
         info.is_ok_and(|info| info.contains("role:master"))
     };
-    eventually("another is promoted", ms(20_000), is_master).await;
+    eventually("another server is promoted", ms(20_000), is_master).await;
     let has_moved = async || {
         let before = set.servers()[next].calls().await;
         lock.lock().await.expect("free").unlock().await.expect("held");
@@ -126,7 +126,7 @@ pub(super) async fn a_long_fail_over_leads_nobody_back() {
     assert_eq!(
         set.servers()[old].calls().await.since(&before).of("evalsha"),
         0,
-        "went back to the old master"
+        "returned to the old master"
     );
     set.sentinels()[2].resume();
     set.servers()[frozen].resume();

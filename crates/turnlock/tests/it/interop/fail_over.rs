@@ -1,4 +1,4 @@
-//! The master is killed, and another takes its place: Java and we meet again there.
+//! The master is killed and another is promoted: Java and turnlock find each other there.
 
 use std::time::Duration;
 
@@ -6,61 +6,68 @@ use futures_util::FutureExt;
 use turnlock::Client;
 use turnlock_testkit::{Redisson, eventually};
 
-use super::both_ways::{java_lets_us_in, wait_at, we_let_java_in};
-use super::gate::Gate;
-use super::java_gate::{JavaGate, promptly};
-use super::site::{Shape, Site};
-use super::{Java, LONG};
-use crate::rig::{Kind, NO_POLL};
+use super::any_mutex::AnyMutex;
+use super::deployment::{Deployment, Topology};
+use super::java_mutex::{JavaMutex, promptly};
+use super::multi_server::{java_excludes_and_wakes_us, spawn_any_lock, we_exclude_and_wake_java};
+use super::{Java, LONG_LEASE};
+use crate::fixture::{Kind, NO_POLL};
 
-/// Until when Java has found the new master.
-const FOUND: Duration = Duration::from_secs(30);
+/// The limit for Java to find the new master.
+const DISCOVERY_LIMIT: Duration = Duration::from_secs(30);
 
-pub(super) const NAME: &str = "a_killed_master_is_followed_by_both";
+pub(super) const NAME: &str = "both_follow_a_fail_over";
 
-pub(super) async fn a_killed_master_is_followed_by_both(version: &'static str, shape: Shape) {
-    let mut site = Site::to_be_killed(shape).await;
-    let redisson = Redisson::start(version, &site.url()).await;
-    let client = Client::builder().poll(NO_POLL).connect(&site.url()).await.expect("servers that are there");
+pub(super) async fn both_follow_a_fail_over(version: &'static str, topology: Topology) {
+    let mut deployment = Deployment::dedicated(topology).await;
+    let redisson = Redisson::start(version, &deployment.url()).await;
+    let client =
+        Client::builder().poll_interval(NO_POLL).connect(&deployment.url()).await.expect("reachable servers");
     let thread = |name: &str| Java::new(redisson.thread(name), Kind::Lock.name());
-    // All of one slot, and so of one master.
+    // All in one slot, and so on one master.
     let [ours_held, javas_held] = ["ours:{job}", "javas:{job}"];
 
-    // Held by one and waited for by the other, on the first master.
-    let ours = client.lock(ours_held).lease(LONG).lock().await.expect("free");
-    let java_waits = JavaGate::new(&thread("waiter"), Kind::Lock, ours_held);
-    let mut theirs = java_waits.begins_to_enter();
-    let java_holds = JavaGate::new(&thread("holder"), Kind::Lock, javas_held);
-    let held = java_holds.enters().await;
-    let mut waiting = wait_at(&Gate::new(&client, Kind::Lock, javas_held));
+    // One side holds and the other waits, on the first master.
+    let ours = client.lock(ours_held).with_lease(LONG_LEASE).lock().await.expect("free");
+    let java_waiter = JavaMutex::new(&thread("waiter"), Kind::Lock, ours_held);
+    let mut java_waiting = java_waiter.start_lock();
+    let java_holder = JavaMutex::new(&thread("holder"), Kind::Lock, javas_held);
+    let held = java_holder.lock().await;
+    let mut waiting = spawn_any_lock(&AnyMutex::new(&client, Kind::Lock, javas_held));
     for name in [ours_held, javas_held] {
-        site.until_listening(name, 1).await;
+        deployment.until_subscribed(name, 1).await;
     }
-    site.until_replicated("job").await;
+    deployment.until_replicated("job").await;
 
-    let [before, now] = site.fail_over("job").await;
-    assert_ne!(before, now);
-    // Both listen there, and nobody got in meanwhile.
+    let [before, after] = deployment.fail_over("job").await;
+    assert_ne!(before, after);
+    // Both are subscribed there, and no lock was granted meanwhile.
     for name in [ours_held, javas_held] {
-        site.until_listening(name, 1).await;
+        deployment.until_subscribed(name, 1).await;
     }
-    assert!((&mut theirs).now_or_never().is_none() && (&mut waiting).now_or_never().is_none(), "they wait");
-    let other = JavaGate::new(&thread("other"), Kind::Lock, ours_held);
-    eventually("Java asks the new master", FOUND, async || other.gets_in().await == Ok(false)).await;
+    assert!(
+        (&mut java_waiting).now_or_never().is_none() && (&mut waiting).now_or_never().is_none(),
+        "they wait"
+    );
+    let other = JavaMutex::new(&thread("other"), Kind::Lock, ours_held);
+    eventually("Java uses the new master", DISCOVERY_LIMIT, async || {
+        other.try_lock_and_unlock().await == Ok(false)
+    })
+    .await;
     ours.unlock().await.expect("still held");
-    let got = JavaGate::promptly(theirs).await;
-    java_waits.leaves(&got).await;
-    java_holds.leaves(&held).await;
-    promptly("we are told", waiting).await.expect("no panic").leave().await;
+    let got = JavaMutex::promptly(java_waiting).await;
+    java_waiter.unlock(&got).await;
+    java_holder.unlock(&held).await;
+    promptly("we are notified", waiting).await.expect("no panic").unlock().await;
 
-    // Two names, since ours listens on to the first for a moment.
+    // Two names, since our subscription to the first outlives its waiter for a moment.
     for (is_java_first, name) in [(true, "after:{job}"), (false, "later:{job}")] {
-        let gate = Gate::new(&client, Kind::Lock, name);
-        let java = JavaGate::new(&thread("other"), Kind::Lock, name);
+        let mutex = AnyMutex::new(&client, Kind::Lock, name);
+        let java = JavaMutex::new(&thread("other"), Kind::Lock, name);
         if is_java_first {
-            java_lets_us_in(&site, &java, &gate, name).await;
+            java_excludes_and_wakes_us(&deployment, &java, &mutex, name).await;
         } else {
-            we_let_java_in(&site, &gate, &java, name).await;
+            we_exclude_and_wake_java(&deployment, &mutex, &java, name).await;
         }
     }
 }

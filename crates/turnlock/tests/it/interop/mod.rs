@@ -1,27 +1,27 @@
-//! Beside the real thing: Java's Redisson, redis-py and node-redlock on the same servers as turnlock.
+//! Interoperability: Java's Redisson, redis-py and node-redlock on the same servers as turnlock.
 //!
-//! A wake-up by message is shown by waiters of ours that do not poll, and by leases of a minute: who then gets its turn
-//! within a second was told.
+//! Cases that show a wake-up by message use turnlock waiters that do not poll, and leases of a minute: only a message can wake
+//! a waiter within the limit of the case.
 
-mod both_ways;
+mod any_mutex;
+mod contention;
+mod deployment;
+mod environment;
 mod exclusive;
 mod fail_over;
 mod fair;
-mod fair_in_trouble;
+mod fair_faults;
 mod fenced;
 mod finding;
-mod gate;
-mod herd;
-mod house;
 mod java;
-mod java_gate;
+mod java_mutex;
 mod latch;
 mod multi;
+mod multi_server;
 mod permits;
 mod plain;
 mod read_write;
 mod semaphore;
-mod site;
 mod watchdogs;
 
 use std::cell::LazyCell;
@@ -31,49 +31,48 @@ use libtest_mimic::{Arguments, Trial};
 use tokio::sync::Mutex;
 use turnlock_testkit::{NodeRedlock, PyLock, RedisServer, Redisson};
 
-use crate::rig::{Kind, Rig};
-use crate::store::Store;
+use crate::fixture::{Fixture, Kind};
+use crate::store_kind::StoreKind;
 use crate::{CaseFuture, trial_of};
-pub(crate) use herd::take_turns;
-use house::House;
-pub(crate) use house::Visit;
+pub(crate) use contention::take_turns;
+use deployment::Topology;
+pub(crate) use environment::Context;
+use environment::Environment;
 use java::Java;
-use site::Shape;
 
 /// A case beside Redisson.
-pub(crate) type JavaCase = (&'static str, fn(Visit) -> CaseFuture);
+pub(crate) type JavaCase = (&'static str, fn(Context) -> CaseFuture);
 
-/// The lease of one who is to be heard of by message, and not by the end of its lease.
-const LONG: Duration = Duration::from_secs(60);
+/// A lease so long that only a message can wake a waiter during a case.
+const LONG_LEASE: Duration = Duration::from_secs(60);
 
-/// What a message may take, with Java on a busy machine.
-const SOON: Duration = Duration::from_secs(5);
+/// The limit for a wake-up by message, with Java on a busy machine.
+const WAKE_UP_LIMIT: Duration = Duration::from_secs(5);
 
-/// Held by a case on several servers: with them and Java busy for more than one at a time, wake-ups would be late for want of
-/// a processor.
-static ALONE: Mutex<()> = Mutex::const_new(());
+/// Held by a case on several servers. More than one at a time, with Java, would delay wake-ups for want of a processor.
+static MULTI_SERVER_CASE: Mutex<()> = Mutex::const_new(());
 
-/// What getting ready for something may take.
-const LIMIT: Duration = Duration::from_secs(10);
+/// The limit for the preparations of a case.
+const SETUP_LIMIT: Duration = Duration::from_secs(10);
 
-/// The kinds of locks that Redisson has too, of those that exclude alone.
+/// The exclusive kinds of locks that Redisson has too.
 const EXCLUSIVE: [Kind; 5] = [Kind::Lock, Kind::Fair, Kind::Fenced, Kind::Spin, Kind::Write];
 
-/// All cases with Redisson, by what they are about.
+/// All cases with Redisson on a single server, with the subject of their titles.
 fn java_cases() -> Vec<(&'static str, Kind, JavaCase)> {
     let mut all = Vec::new();
     for kind in EXCLUSIVE {
         all.extend(exclusive::CASES.iter().map(|case| (kind.name(), kind, *case)));
         all.extend(finding::CASES.iter().map(|case| (kind.name(), kind, *case)));
-        all.extend(herd::cases(kind).iter().map(|case| (kind.name(), kind, *case)));
+        all.extend(contention::cases(kind).iter().map(|case| (kind.name(), kind, *case)));
     }
     for (about, kind, cases) in [
         ("fair", Kind::Fair, fair::CASES),
-        ("fair", Kind::Fair, fair_in_trouble::CASES),
+        ("fair", Kind::Fair, fair_faults::CASES),
         ("fenced", Kind::Fenced, fenced::CASES),
         ("read_write", Kind::Write, read_write::CASES),
         ("semaphore", Kind::Lock, semaphore::CASES),
-        ("semaphore", Kind::Lock, herd::SEMAPHORE),
+        ("semaphore", Kind::Lock, contention::SEMAPHORE_CASES),
         ("permits", Kind::Lock, permits::CASES),
         ("latch", Kind::Lock, latch::CASES),
         ("multi", Kind::Lock, multi::CASES),
@@ -84,36 +83,37 @@ fn java_cases() -> Vec<(&'static str, Kind, JavaCase)> {
     all
 }
 
-/// All trials that `arguments` may ask for. What they need is built or downloaded only if one of them is asked for.
+/// All trials that `arguments` may select. What they need is built or downloaded only if one of them is selected.
 pub(crate) fn trials(arguments: &Arguments) -> Vec<Trial> {
     let filter = arguments.filter.as_deref().unwrap_or_default();
-    let asked_for = |title: &str| title.contains(filter);
+    let is_selected = |title: &str| title.contains(filter);
     let mut trials = Vec::new();
     for version in Redisson::VERSIONS {
         let java_missing = LazyCell::new(|| RedisServer::missing().or_else(|| Redisson::missing(version)));
         for (about, kind, (name, case)) in java_cases() {
             let title = format!("redisson-{version}::{about}::{name}");
-            if asked_for(&title) {
+            if is_selected(&title) {
                 let mut missing = java_missing.clone();
-                if fair_in_trouble::NEEDS_A_CLOCK.contains(&name) {
+                if fair_faults::CLOCK_CASES.contains(&name) {
                     missing = missing.or_else(RedisServer::clock_shift_missing);
                 }
-                trials.push(trial_of(&title, missing, move || visit(version, Shape::Single, kind, case)));
+                trials
+                    .push(trial_of(&title, missing, move || run_case(version, Topology::Single, kind, case)));
             }
         }
-        for shape in [Shape::Sentinel, Shape::Cluster] {
-            for (about, kind, (name, case)) in both_ways::cases() {
-                let title = format!("redisson-{version}::{}::{about}::{name}", shape.name());
-                if asked_for(&title) {
-                    let run = move || visit(version, shape, kind, case);
+        for topology in [Topology::Sentinel, Topology::Cluster] {
+            for (about, kind, (name, case)) in multi_server::cases() {
+                let title = format!("redisson-{version}::{}::{about}::{name}", topology.name());
+                if is_selected(&title) {
+                    let run = move || run_case(version, topology, kind, case);
                     trials.push(trial_of(&title, java_missing.clone(), run));
                 }
             }
-            let title = format!("redisson-{version}::{}::lock::{}", shape.name(), fail_over::NAME);
-            if asked_for(&title) {
+            let title = format!("redisson-{version}::{}::lock::{}", topology.name(), fail_over::NAME);
+            if is_selected(&title) {
                 let run = move || async move {
-                    let _turn = ALONE.lock().await;
-                    fail_over::a_killed_master_is_followed_by_both(version, shape).await;
+                    let _permit = MULTI_SERVER_CASE.lock().await;
+                    fail_over::both_follow_a_fail_over(version, topology).await;
                 };
                 trials.push(trial_of(&title, java_missing.clone(), run));
             }
@@ -122,10 +122,11 @@ pub(crate) fn trials(arguments: &Arguments) -> Vec<Trial> {
     for (about, cases) in [("redis-py", plain::PYTHON), ("node-redlock", plain::NODE)] {
         for (name, case) in cases.iter().copied() {
             let title = format!("{about}::plain::{name}");
-            if asked_for(&title) {
+            if is_selected(&title) {
                 let peer = if about == "redis-py" { PyLock::missing } else { NodeRedlock::missing };
                 let missing = RedisServer::missing().or_else(peer);
-                let run = move || async move { case(Rig::new(Store::Redis, Kind::Plain).await).await };
+                let run =
+                    move || async move { case(Fixture::new(StoreKind::Redis, Kind::Plain).await).await };
                 trials.push(trial_of(&title, missing, run));
             }
         }
@@ -133,18 +134,18 @@ pub(crate) fn trials(arguments: &Arguments) -> Vec<Trial> {
     trials
 }
 
-/// Runs a case in a house, which only the next case finds again if this one came to its end.
-async fn visit(version: &'static str, shape: Shape, kind: Kind, case: fn(Visit) -> CaseFuture) {
-    let _turn = match shape {
-        Shape::Single => None,
-        Shape::Sentinel | Shape::Cluster => Some(ALONE.lock().await),
+/// Runs a case in an environment, which returns to the pool only if the case succeeds.
+async fn run_case(version: &'static str, topology: Topology, kind: Kind, case: fn(Context) -> CaseFuture) {
+    let _permit = match topology {
+        Topology::Single => None,
+        Topology::Sentinel | Topology::Cluster => Some(MULTI_SERVER_CASE.lock().await),
     };
-    let house = House::enter(version, shape).await;
-    case(Visit::new(&house, kind)).await;
-    house.leave().await;
+    let environment = Environment::get(version, topology).await;
+    case(Context::new(&environment, kind)).await;
+    environment.put_back().await;
 }
 
-/// Ends all processes that were kept for the next case.
+/// Ends all pooled processes.
 pub(crate) fn close() {
-    House::close_all();
+    Environment::close_all();
 }

@@ -1,5 +1,5 @@
-//! The master dies, and a replica is promoted: what was acknowledged is held there, tokens still rise, and permits whose
-//! acquire it forgot do not come back.
+//! The master dies and a replica is promoted: acknowledged holds are there, tokens still rise, and permits whose acquire the
+//! replica missed are not added.
 
 use std::time::Instant;
 
@@ -8,169 +8,173 @@ use redis::AsyncCommands;
 use turnlock::{Client, Error};
 use turnlock_testkit::{FaultProxy, RedisServer, eventually, within};
 
-use super::{Rig, Thing, in_touch, info, ms, replica_by};
-use crate::rig::{KindClient, NO_POLL};
+use super::{Fixture, Resource, info, ms, start_replica, until_replicated};
+use crate::fixture::{KindClient, NO_POLL};
 use crate::{Case, cases};
 
 pub(crate) const CASES: &[Case] = cases![
     an_acknowledged_hold_is_on_every_replica,
-    tokens_rise_over_the_promotion_of_a_replica_that_lags,
-    permits_that_a_promotion_forgot_do_not_come_back,
+    tokens_rise_over_the_promotion_of_a_lagging_replica,
+    permits_unknown_to_the_promoted_replica_are_not_added,
 ];
 
-/// For everything that has a lease.
-pub(crate) const LEASE_CASES: &[Case] = cases![a_renewed_hold_goes_on_after_a_promotion];
+/// For all kinds with a lease.
+pub(crate) const LEASE_CASES: &[Case] = cases![a_renewed_hold_survives_a_promotion];
 
-/// The rig's server, a replica that is promoted when it dies, and the address at which clients find the one of the two that is
-/// the master.
-pub(super) struct Site {
-    /// Where clients go.
+/// The fixture's server with a replica that is promoted when it dies, behind an address that leads to the current master.
+pub(super) struct ReplicatedPair {
+    /// The address for clients.
     pub(super) address: FaultProxy,
-    /// The way from the master to the replica.
+    /// The replication connection.
     pub(super) replication: FaultProxy,
-    pub(super) heir: RedisServer,
+    pub(super) replica: RedisServer,
 }
 
-impl Site {
-    pub(super) async fn start(rig: &Rig) -> Self {
-        let address = FaultProxy::start(rig.server().port()).await;
-        let replication = FaultProxy::start(rig.server().port()).await;
-        let heir = replica_by(rig, replication.port()).await;
-        in_touch(rig, 1).await;
-        Self { address, replication, heir }
+impl ReplicatedPair {
+    pub(super) async fn start(fixture: &Fixture) -> Self {
+        let address = FaultProxy::start(fixture.server().port()).await;
+        let replication = FaultProxy::start(fixture.server().port()).await;
+        let replica = start_replica(fixture, replication.port()).await;
+        until_replicated(fixture, 1).await;
+        Self { address, replication, replica }
     }
 
-    /// Kills the master, and promotes the replica with what has reached it so far. Clients do not find it yet.
-    pub(super) async fn promote(&self, rig: &mut Rig) {
+    /// Kills the master, and promotes the replica with what has reached it so far. The address does not lead to it yet.
+    pub(super) async fn promote(&self, fixture: &mut Fixture) {
         self.replication.black_hole();
-        rig.server_mut().stop().await;
-        let outcome = self.heir.ask::<()>(&["REPLICAOF", "NO", "ONE"]).await;
+        fixture.server_mut().stop().await;
+        let outcome = self.replica.query::<()>(&["REPLICAOF", "NO", "ONE"]).await;
         outcome.expect("promoted");
     }
 
     /// Moves the address to the replica.
     pub(super) fn move_address(&self) {
-        self.address.lead_to(self.heir.port());
+        self.address.redirect_to(self.replica.port());
         self.address.reset_all();
     }
 
-    /// A client of the replica alone.
-    pub(super) async fn client_there(&self, rig: &Rig) -> KindClient {
-        rig.client_at(Client::builder().poll(NO_POLL), &self.heir.url()).await
+    /// A client that is connected to the replica directly.
+    pub(super) async fn replica_client(&self, fixture: &Fixture) -> KindClient {
+        fixture.client_at(Client::builder().poll_interval(NO_POLL), &self.replica.url()).await
     }
 }
 
-async fn a_renewed_hold_goes_on_after_a_promotion(mut rig: Rig) {
+async fn a_renewed_hold_survives_a_promotion(mut fixture: Fixture) {
     let lease = ms(9_000);
-    let site = Site::start(&rig).await;
-    // The heir has a replica of its own, which acknowledges when the heir is the master.
-    site.heir.ask::<()>(&["CONFIG", "SET", "repl-diskless-sync-delay", "0"]).await.expect("set");
-    let heir = site.heir.port().to_string();
-    let _replica = RedisServer::start_with(&["--replicaof", "127.0.0.1", &heir]).await;
-    let is_there = async || info(&site.heir, "replication", "connected_slaves").await == "1";
-    eventually("the heir has a replica", ms(20_000), is_there).await;
-    let builder = Client::builder().watchdog(lease).response_timeout(ms(2_500)).poll(NO_POLL);
-    let client = rig.client_at(builder, &site.address.url()).await;
-    let held = Thing::new(&client, "a").await.take(1, ms(20_000)).await.expect("acknowledged").expect("free");
+    let pair = ReplicatedPair::start(&fixture).await;
+    // The replica has a replica of its own, which acknowledges once it is the master.
+    pair.replica.query::<()>(&["CONFIG", "SET", "repl-diskless-sync-delay", "0"]).await.expect("set");
+    let port = pair.replica.port().to_string();
+    let _sub_replica = RedisServer::start_with(&["--replicaof", "127.0.0.1", &port]).await;
+    let is_connected = async || info(&pair.replica, "replication", "connected_slaves").await == "1";
+    eventually("the replica has a replica", ms(20_000), is_connected).await;
+    let builder =
+        Client::builder().watchdog_timeout(lease).response_timeout(ms(2_500)).poll_interval(NO_POLL);
+    let client = fixture.client_at(builder, &pair.address.url()).await;
+    let held =
+        Resource::new(&client, "a").await.acquire(1, ms(20_000)).await.expect("acknowledged").expect("free");
     let first_end = held.valid_until();
-    // The way to the heir is long, so that what is not waited for does not get there; there and back it is shorter than a
-    // renewal waits for.
-    site.replication.delay(ms(600));
-    // Until the grant alone is not enough, and a renewal has just counted.
+    // Replication is slow, so that writes that are not awaited do not arrive; a round trip is shorter than a renewal waits.
+    pair.replication.delay(ms(600));
+    // Until the lease of the grant is over, and a renewal was just acknowledged.
     tokio::time::sleep_until(first_end.into()).await;
     let before = held.valid_until();
     eventually("it is renewed", lease, async || held.valid_until() > before + ms(500)).await;
-    site.promote(&mut rig).await;
+    pair.promote(&mut fixture).await;
     let end = held.valid_until();
-    let there = site.client_there(&rig).await;
-    let rest = Thing::of(&there, "a").rest().await;
-    assert!(Instant::now() + rest >= end, "there it ends {:?} too early", end - (Instant::now() + rest));
-    site.move_address();
-    eventually("the heir renews it", lease, async || held.valid_until() > end + ms(1_000)).await;
+    let on_replica = pair.replica_client(&fixture).await;
+    let rest = Resource::of(&on_replica, "a").ttl().await;
+    assert!(
+        Instant::now() + rest >= end,
+        "on the replica it ends {:?} too early",
+        end - (Instant::now() + rest)
+    );
+    pair.move_address();
+    eventually("it is renewed on the replica", lease, async || held.valid_until() > end + ms(1_000)).await;
     assert!(held.is_valid(), "lost: {:?}", held.lost().now_or_never());
-    let rival = there.rival();
-    let next = Thing::of(&rival, "a");
-    assert!(next.take(0, ms(0)).await.expect("an answer").is_none());
-    held.give_back().await;
-    let next = within(ms(5_000), "a turn", next.take(0, ms(60_000))).await;
-    next.expect("an answer").expect("free").give_back().await;
+    let rival = on_replica.rival();
+    let next = Resource::of(&rival, "a");
+    assert!(next.acquire(0, ms(0)).await.expect("a reply").is_none());
+    held.expect_release().await;
+    let next = within(ms(5_000), "a turn", next.acquire(0, ms(60_000))).await;
+    next.expect("a reply").expect("free").expect_release().await;
 }
 
-async fn tokens_rise_over_the_promotion_of_a_replica_that_lags(mut rig: Rig) {
-    let site = Site::start(&rig).await;
-    let client = rig.client_at(Client::builder().poll(NO_POLL), &site.address.url()).await;
+async fn tokens_rise_over_the_promotion_of_a_lagging_replica(mut fixture: Fixture) {
+    let pair = ReplicatedPair::start(&fixture).await;
+    let client = fixture.client_at(Client::builder().poll_interval(NO_POLL), &pair.address.url()).await;
     let take = async |client: &KindClient| {
-        let guard = within(ms(10_000), "a turn", client.fenced_lock("ledger").lock()).await.expect("a turn");
+        let guard = within(ms(10_000), "a turn", client.fenced_lock("fenced").lock()).await.expect("a turn");
         let token = guard.token().expect("a token");
         guard.unlock().await.expect("held");
         token
     };
     let early = take(&client).await;
-    in_touch(&rig, 1).await;
-    site.replication.black_hole();
+    until_replicated(&fixture, 1).await;
+    pair.replication.black_hole();
     let mut highest = early;
     for _ in 0..20 {
         let token = take(&client).await;
         assert!(token > highest, "{token} does not rise above {highest}");
         highest = token;
     }
-    site.promote(&mut rig).await;
-    site.move_address();
-    let there: u64 = site.heir.client().await.get("redisson_lock_token:{ledger}").await.expect("a token");
-    assert_eq!(there, early, "the heir lags: else this proves nothing");
-    // One who saw none of the tokens, and the one who saw them all.
-    for client in [&site.client_there(&rig).await, &client] {
+    pair.promote(&mut fixture).await;
+    pair.move_address();
+    let token: u64 = pair.replica.client().await.get("redisson_lock_token:{fenced}").await.expect("a token");
+    assert_eq!(token, early, "the replica lags: else this proves nothing");
+    // A client that saw none of the tokens, and the one that saw them all.
+    for client in [&pair.replica_client(&fixture).await, &client] {
         let token = take(client).await;
         assert!(token > highest, "{token} does not rise above {highest}");
         highest = token;
     }
 }
 
-async fn an_acknowledged_hold_is_on_every_replica(mut rig: Rig) {
-    let proxy = FaultProxy::start(rig.server().port()).await;
-    let replicas = [replica_by(&rig, proxy.port()).await, replica_by(&rig, proxy.port()).await];
-    in_touch(&rig, 2).await;
-    let client = rig.client_with(Client::builder()).await;
-    let mut guards = vec![client.lock("before").acknowledged_by(2).lock().await.expect("free")];
-    // The way to the replicas is long, so that what is not waited for does not get there.
+async fn an_acknowledged_hold_is_on_every_replica(mut fixture: Fixture) {
+    let proxy = FaultProxy::start(fixture.server().port()).await;
+    let replicas = [start_replica(&fixture, proxy.port()).await, start_replica(&fixture, proxy.port()).await];
+    until_replicated(&fixture, 2).await;
+    let client = fixture.client_with(Client::builder()).await;
+    let mut guards = vec![client.lock("before").with_replicas(2).lock().await.expect("free")];
+    // Replication is slow, so that writes that are not awaited do not arrive.
     proxy.delay(ms(150));
     let began = Instant::now();
-    guards.push(client.lock("a").acknowledged_by(2).lock().await.expect("free"));
-    assert!(began.elapsed() >= ms(150), "it was waited for: {:?}", began.elapsed());
+    guards.push(client.lock("a").with_replicas(2).lock().await.expect("free"));
+    assert!(began.elapsed() >= ms(150), "it did not wait: {:?}", began.elapsed());
     let inner = guards[0].reenter().await.expect("held");
-    let hasty = client.lock("hasty").lock().await.expect("free");
-    // What is on its way is not delivered any more.
+    let unacknowledged = client.lock("unacknowledged").lock().await.expect("free");
+    // What is in flight is not delivered any more.
     proxy.black_hole();
-    rig.server_mut().stop().await;
+    fixture.server_mut().stop().await;
     for replica in &replicas {
-        replica.ask::<()>(&["REPLICAOF", "NO", "ONE"]).await.expect("promoted");
+        replica.query::<()>(&["REPLICAOF", "NO", "ONE"]).await.expect("promoted");
         let mut plain = replica.client().await;
         for (guard, expected) in guards.iter().zip([2_u32, 1]) {
             let count: u32 = plain.hget(guard.name(), guard.owner_id().as_str()).await.expect("there");
             assert_eq!(count, expected, "{}", guard.name());
-            let ttl: i64 = plain.pttl(guard.name()).await.expect("an answer");
+            let ttl: i64 = plain.pttl(guard.name()).await.expect("a reply");
             assert!((25_000..=30_000).contains(&ttl), "{ttl}");
         }
-        let there: bool = plain.exists(hasty.name()).await.expect("an answer");
-        assert!(!there, "what nobody waited for is lost: else this proves nothing");
+        let there: bool = plain.exists(unacknowledged.name()).await.expect("a reply");
+        assert!(!there, "an unacknowledged hold is lost: else this proves nothing");
     }
-    drop((inner, hasty));
+    drop((inner, unacknowledged));
 }
 
-async fn permits_that_a_promotion_forgot_do_not_come_back(mut rig: Rig) {
-    let site = Site::start(&rig).await;
-    let client = rig.client_at(Client::builder(), &site.address.url()).await;
+async fn permits_unknown_to_the_promoted_replica_are_not_added(mut fixture: Fixture) {
+    let pair = ReplicatedPair::start(&fixture).await;
+    let client = fixture.client_at(Client::builder(), &pair.address.url()).await;
     let semaphore = client.semaphore("permits");
-    assert!(semaphore.try_set_permits(5).await.expect("an answer"));
-    let known = semaphore.acknowledged_by(1).acquire(1).await.expect("free");
-    // From here on the replica hears nothing.
-    site.replication.black_hole();
+    assert!(semaphore.try_set_permits(5).await.expect("a reply"));
+    let known = semaphore.with_replicas(1).acquire(1).await.expect("free");
+    // From here on the replica receives nothing.
+    pair.replication.black_hole();
     let released = semaphore.acquire(1).await.expect("free");
     let dropped = semaphore.acquire(2).await.expect("free");
-    site.promote(&mut rig).await;
-    site.move_address();
-    let free = async || site.heir.client().await.get::<_, Option<i64>>("permits").await.expect("a number");
-    assert_eq!(free().await, Some(4), "it has heard of one acquire: else this proves nothing");
+    pair.promote(&mut fixture).await;
+    pair.move_address();
+    let free = async || pair.replica.client().await.get::<_, Option<i64>>("permits").await.expect("a number");
+    assert_eq!(free().await, Some(4), "the replica has one acquire: else this proves nothing");
     let lost = released.release().await;
     assert!(matches!(lost, Err(Error::Lost { .. })), "{lost:?}");
     drop(dropped);

@@ -1,22 +1,22 @@
-//! Releases that the promoted replica has not heard of are sent again: the last 1,024 of a client.
+//! The last 1,024 releases of a client are replayed after a promotion, since the replica may have missed them.
 
 use futures_util::future::join_all;
 use turnlock::Client;
 use turnlock_testkit::eventually;
 
-use super::promotion::Site;
-use super::{Rig, Thing, in_touch, ms};
-use crate::rig::{NO_POLL, keys_of_locks};
+use super::promotion::ReplicatedPair;
+use super::{Fixture, Resource, ms, until_replicated};
+use crate::fixture::{NO_POLL, lock_keys};
 use crate::{Case, cases};
 
-pub(crate) const CASES: &[Case] = cases![the_last_1024_releases_are_sent_again_after_a_promotion];
+pub(crate) const CASES: &[Case] = cases![the_last_1024_releases_are_replayed_after_a_promotion];
 
-/// For everything that has a lease.
-pub(crate) const LEASE_CASES: &[Case] = cases![a_release_that_is_sent_again_spares_newer_holds];
+/// For all kinds with a lease.
+pub(crate) const LEASE_CASES: &[Case] = cases![a_replayed_release_spares_newer_holds];
 
-async fn the_last_1024_releases_are_sent_again_after_a_promotion(mut rig: Rig) {
-    let site = Site::start(&rig).await;
-    let client = rig.client_at(Client::builder().poll(NO_POLL), &site.address.url()).await;
+async fn the_last_1024_releases_are_replayed_after_a_promotion(mut fixture: Fixture) {
+    let pair = ReplicatedPair::start(&fixture).await;
+    let client = fixture.client_at(Client::builder().poll_interval(NO_POLL), &pair.address.url()).await;
     let older: Vec<_> = (0..5).map(|number| format!("older-{number}")).collect();
     let last: Vec<_> = (0..1_024).map(|number| format!("last-{number}")).collect();
     let mut guards = join_all(older.iter().chain(&last).map(|name| {
@@ -24,9 +24,9 @@ async fn the_last_1024_releases_are_sent_again_after_a_promotion(mut rig: Rig) {
         async move { lock.lock().await.expect("free") }
     }))
     .await;
-    in_touch(&rig, 1).await;
-    // From here on the heir hears nothing.
-    site.replication.black_hole();
+    until_replicated(&fixture, 1).await;
+    // From here on the replica receives nothing.
+    pair.replication.black_hole();
     let last = guards.split_off(older.len());
     for guard in guards {
         guard.unlock().await.expect("held");
@@ -34,52 +34,54 @@ async fn the_last_1024_releases_are_sent_again_after_a_promotion(mut rig: Rig) {
     for outcome in join_all(last.into_iter().map(turnlock::Guard::unlock)).await {
         outcome.expect("held");
     }
-    site.promote(&mut rig).await;
-    let plain = site.heir.client().await;
+    pair.promote(&mut fixture).await;
+    let plain = pair.replica.client().await;
     let left = async || {
-        let mut keys = keys_of_locks(&mut plain.clone()).await;
+        let mut keys = lock_keys(&mut plain.clone()).await;
         keys.retain(|key| key.starts_with("older-") || key.starts_with("last-"));
         keys.sort();
         keys
     };
-    assert_eq!(left().await.len(), 5 + 1_024, "the heir has all of them: else this proves nothing");
-    site.move_address();
-    eventually("the last ones are free", ms(15_000), async || left().await.len() <= older.len()).await;
-    let work = client.shutdown(ms(10_000)).await;
-    assert!(work.is_clean(), "{work:?}");
+    assert_eq!(left().await.len(), 5 + 1_024, "the replica has all holds: else this proves nothing");
+    pair.move_address();
+    eventually("the last releases are replayed", ms(15_000), async || left().await.len() <= older.len())
+        .await;
+    let report = client.shutdown(ms(10_000)).await;
+    assert!(report.is_clean(), "{report:?}");
     assert_eq!(left().await, older, "no more than 1,024 are remembered");
-    // A usual lease.
-    eventually("the others end with their lease", ms(31_000), async || left().await.is_empty()).await;
+    // The default lease.
+    eventually("the others expire", ms(31_000), async || left().await.is_empty()).await;
 }
 
-async fn a_release_that_is_sent_again_spares_newer_holds(mut rig: Rig) {
-    let site = Site::start(&rig).await;
-    let client = rig.client_at(Client::builder().poll(NO_POLL), &site.address.url()).await;
-    let other = rig.client_at(Client::builder().poll(NO_POLL), &site.address.url()).await;
-    let [again, passed_on, forgotten] = [
-        Thing::new(&client, "again").await,
-        Thing::new(&client, "passed on").await,
-        Thing::new(&client, "forgotten").await,
+async fn a_replayed_release_spares_newer_holds(mut fixture: Fixture) {
+    let pair = ReplicatedPair::start(&fixture).await;
+    let client = fixture.client_at(Client::builder().poll_interval(NO_POLL), &pair.address.url()).await;
+    let other = fixture.client_at(Client::builder().poll_interval(NO_POLL), &pair.address.url()).await;
+    let [reacquired, moved, missed] = [
+        Resource::new(&client, "reacquired").await,
+        Resource::new(&client, "moved").await,
+        Resource::new(&client, "missed").await,
     ];
-    let passed_on_to = Thing::of(&other, "passed on");
-    let take = async |thing: &Thing<'_>| thing.take(0, ms(0)).await.expect("an answer").expect("free");
-    for thing in [&again, &passed_on] {
-        take(thing).await.give_back().await;
+    let moved_to_other = Resource::of(&other, "moved");
+    let take =
+        async |resource: &Resource<'_>| resource.acquire(0, ms(0)).await.expect("a reply").expect("free");
+    for resource in [&reacquired, &moved] {
+        take(resource).await.expect_release().await;
     }
-    let newer = [take(&again).await, take(&passed_on_to).await];
-    let given_back = take(&forgotten).await;
-    in_touch(&rig, 1).await;
-    site.replication.black_hole();
-    given_back.give_back().await;
-    site.promote(&mut rig).await;
-    let there = site.client_there(&rig).await;
-    let is_held = async |name: &str| !Thing::of(&there, name).is_free().await;
-    assert!(is_held("forgotten").await, "the heir has not heard of the release: else this proves nothing");
-    site.move_address();
-    // The latest release, which is sent after the others.
-    eventually("it is given back again", ms(15_000), async || !is_held("forgotten").await).await;
-    for (held, name) in newer.into_iter().zip(["again", "passed on"]) {
+    let newer = [take(&reacquired).await, take(&moved_to_other).await];
+    let held = take(&missed).await;
+    until_replicated(&fixture, 1).await;
+    pair.replication.black_hole();
+    held.expect_release().await;
+    pair.promote(&mut fixture).await;
+    let on_replica = pair.replica_client(&fixture).await;
+    let is_held = async |name: &str| !Resource::of(&on_replica, name).is_free().await;
+    assert!(is_held("missed").await, "the replica has missed the release: else this proves nothing");
+    pair.move_address();
+    // The latest release, which is replayed after the others.
+    eventually("its release is replayed", ms(15_000), async || !is_held("missed").await).await;
+    for (held, name) in newer.into_iter().zip(["reacquired", "moved"]) {
         assert!(held.is_valid() && is_held(name).await, "{name}");
-        held.give_back().await;
+        held.expect_release().await;
     }
 }

@@ -1,4 +1,4 @@
-//! Looks at the cluster: at first, when something has changed, and now and then.
+//! Discovers the cluster, and keeps the slot map current.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
@@ -12,222 +12,231 @@ use tokio::time::Instant;
 use turnlock_core::LockName;
 
 use super::slot_map::SlotMap;
-use super::{Cluster, PATIENCE};
+use super::{Cluster, REPLY_LIMIT};
 use crate::backend::redis::access::Access;
 use crate::backend::redis::address::Address;
 use crate::backend::redis::common::Common;
+use crate::backend::redis::connection::{Connection, Outcome, Purpose};
+use crate::backend::redis::endpoint::Endpoint;
 use crate::backend::redis::failure;
-use crate::backend::redis::link::{Link, Outcome, Purpose};
-use crate::backend::redis::place::Place;
-use crate::backend::redis::scripts::Dialect;
+use crate::backend::redis::scripts::ServerMode;
 use crate::backend::redis::shape::ClusterMessages;
 use crate::backend::{Failure, FailureKind};
 
-/// How often the cluster is looked at when nothing seems to happen.
-const POLL: Duration = Duration::from_secs(5);
+/// How often the slot map of a healthy cluster is refreshed.
+const REFRESH_PERIOD: Duration = Duration::from_secs(5);
 
-/// The same while slots are about to change hands, or a master does not answer.
-const QUICK_POLL: Duration = Duration::from_millis(250);
+/// How often it is refreshed while a master has failed or does not reply.
+const UNHEALTHY_PERIOD: Duration = Duration::from_millis(250);
 
-/// The least time between two looks.
-const PAUSE: Duration = Duration::from_millis(50);
+/// The shortest pause between two refreshes.
+const MIN_PAUSE: Duration = Duration::from_millis(50);
 
-/// How long others are waited for when one has answered.
-const LATER: Duration = Duration::from_millis(100);
+/// How long to wait for other nodes after the first reply.
+const STRAGGLER_LIMIT: Duration = Duration::from_millis(100);
 
-/// How many of the masters are asked at once.
-const WITNESSES: usize = 3;
+/// The number of masters that one refresh queries.
+const QUERIED_MASTERS: usize = 3;
 
-/// What the seeds say, and how scripts are to speak.
-pub(super) async fn first_look(
+/// Loads the slot map from the first seed that knows it, and chooses the mode of the scripts.
+pub(super) async fn discover(
     seeds: &[Address],
     messages: ClusterMessages,
     access: &Access,
-) -> Result<(SlotMap, Dialect), Failure> {
-    let common = Arc::new(Common::new(access.clone(), Dialect::Cluster));
-    let mut looks: FuturesUnordered<_> =
-        seeds.iter().map(|seed| look_through(inquiry(&common, seed), seed, messages)).collect();
+) -> Result<(SlotMap, ServerMode), Failure> {
+    let common = Arc::new(Common::new(access.clone(), ServerMode::Cluster));
+    let mut discoveries: FuturesUnordered<_> =
+        seeds.iter().map(|seed| discover_from(discovery_connection(&common, seed), seed, messages)).collect();
     let mut failures = Vec::new();
     let mut map = SlotMap::default();
-    while let Some(look) = looks.next().await {
-        match look {
-            Ok((nodes, seed, dialect)) => {
-                map.learn(&nodes, &seed, access.verifies_names());
-                // One that was just added, or reset, knows of no slots.
+    while let Some(discovery) = discoveries.next().await {
+        match discovery {
+            Ok((nodes, seed, server_mode)) => {
+                map.apply(&nodes, &seed, access.verifies_names());
+                // A node that was just added, or reset, knows no slots.
                 if !map.owners().is_empty() {
-                    return Ok((map, dialect));
+                    return Ok((map, server_mode));
                 }
-                let text = format!("CLUSTERDOWN {seed} knows of no slots");
+                let text = format!("CLUSTERDOWN {seed} knows no owner of slots");
                 failures.push(failure::unavailable(text));
             }
             Err(failure) => failures.push(failure),
         }
     }
-    // A denial says more than a silence.
-    failures.sort_by_key(Failure::is_worth_a_retry);
-    let nobody = || failure::unavailable("no node of the cluster answers".to_owned());
-    Err(failures.into_iter().next().unwrap_or_else(nobody))
+    // A denial tells more than a time-out.
+    failures.sort_by_key(Failure::is_retryable);
+    let no_reply = || failure::unavailable("no node of the cluster replied".to_owned());
+    Err(failures.into_iter().next().unwrap_or_else(no_reply))
 }
 
-fn inquiry(common: &Arc<Common>, address: &Address) -> Arc<Link> {
-    Arc::new(Link::new(common, Place::Fixed(address.clone()), Purpose::Inquiry))
+/// Creates a connection for queries to one node.
+fn discovery_connection(common: &Arc<Common>, address: &Address) -> Arc<Connection> {
+    Arc::new(Connection::new(common, Endpoint::Fixed(address.clone()), Purpose::Discovery))
 }
 
-async fn look_through(
-    link: Arc<Link>,
+/// Queries one seed.
+async fn discover_from(
+    connection: Arc<Connection>,
     seed: &Address,
     messages: ClusterMessages,
-) -> Result<(String, Address, Dialect), Failure> {
-    let nodes = ask_for_nodes(&link, seed).await?;
+) -> Result<(String, Address, ServerMode), Failure> {
+    let nodes = query_nodes(&connection, seed).await?;
     let is_sharded = match messages {
         ClusterMessages::Sharded => true,
         ClusterMessages::Plain => false,
         ClusterMessages::Auto => {
             let mut probe = redis::cmd("PUBSUB");
             probe.arg("SHARDNUMSUB");
-            matches!(link.command(&probe, PATIENCE).await?, Outcome::Answered(..))
+            matches!(connection.command(&probe, REPLY_LIMIT).await?, Outcome::Replied(..))
         }
     };
-    Ok((nodes, seed.clone(), if is_sharded { Dialect::ShardedCluster } else { Dialect::Cluster }))
+    Ok((nodes, seed.clone(), if is_sharded { ServerMode::ShardedCluster } else { ServerMode::Cluster }))
 }
 
-async fn ask_for_nodes(link: &Arc<Link>, address: &Address) -> Result<String, Failure> {
-    let mut question = redis::cmd("CLUSTER");
-    question.arg("NODES");
-    match link.command(&question, PATIENCE).await? {
-        Outcome::Answered(Value::BulkString(text), _) => Ok(String::from_utf8_lossy(&text).into_owned()),
-        Outcome::Answered(..) => Err(failure::unavailable(format!("{address} said nothing of a cluster"))),
-        Outcome::Refused(error) if is_alone(&error) => Err(Failure::refused(FailureKind::Unsupported(
-            format!("{address} as a cluster: it is a server alone; write redis://{address}"),
+async fn query_nodes(connection: &Arc<Connection>, address: &Address) -> Result<String, Failure> {
+    let mut query = redis::cmd("CLUSTER");
+    query.arg("NODES");
+    match connection.command(&query, REPLY_LIMIT).await? {
+        Outcome::Replied(Value::BulkString(text), _) => Ok(String::from_utf8_lossy(&text).into_owned()),
+        Outcome::Replied(..) => {
+            Err(failure::unavailable(format!("unexpected reply of {address} to CLUSTER NODES")))
+        }
+        Outcome::Refused(error) if is_standalone(&error) => Err(Failure::refused(FailureKind::Unsupported(
+            format!("{address} as a cluster, since it is a standalone server; use redis://{address}"),
         ))),
-        Outcome::Refused(error) => Err(failure::not_let_in(address, error)),
-        Outcome::Unanswered(failure) => Err(failure),
+        Outcome::Refused(error) => Err(failure::connect_failed(address, error)),
+        Outcome::NoReply(failure) => Err(failure),
     }
 }
 
-fn is_alone(error: &RedisError) -> bool {
+fn is_standalone(error: &RedisError) -> bool {
     error.detail().is_some_and(|text| text.contains("cluster support disabled"))
 }
 
-/// Keeps the map right until the cluster is not used any more.
+/// Refreshes the slot map until the cluster is dropped.
 pub(super) async fn run(
     cluster: Weak<Cluster>,
-    look: Arc<Notify>,
-    mut orphans: mpsc::UnboundedReceiver<Vec<LockName>>,
+    refresh_needed: Arc<Notify>,
+    mut lost_names: mpsc::UnboundedReceiver<Vec<LockName>>,
 ) {
-    let mut is_well = true;
+    let mut is_healthy = true;
     loop {
         let mut lost = Vec::new();
         tokio::select! {
-            () = look.notified() => {}
-            names = orphans.recv() => match names {
+            () = refresh_needed.notified() => {}
+            names = lost_names.recv() => match names {
                 Some(names) => lost.extend(names),
-                // Those who could send some are gone.
+                // All senders are dropped.
                 None => return,
             },
-            () = tokio::time::sleep(if is_well { POLL } else { QUICK_POLL }) => {}
+            () = tokio::time::sleep(if is_healthy { REFRESH_PERIOD } else { UNHEALTHY_PERIOD }) => {}
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(MIN_PAUSE).await;
         let Some(cluster) = cluster.upgrade() else { return };
-        is_well = cluster.refresh().await;
-        while let Ok(names) = orphans.try_recv() {
+        is_healthy = cluster.refresh().await;
+        while let Ok(names) = lost_names.try_recv() {
             lost.extend(names);
         }
-        cluster.listen_again(lost);
+        cluster.resubscribe(lost);
     }
 }
 
 impl Cluster {
-    /// Asks who has what, and goes by it. Whether all is well.
+    /// Refreshes the slot map. Returns `true` if the cluster is healthy.
     async fn refresh(&self) -> bool {
         let mut masters: Vec<_> = self.map().owners().into_iter().cloned().collect();
         fastrand::shuffle(&mut masters);
-        let linked = masters.iter().take(WITNESSES).map(|address| {
+        let queries = masters.iter().take(QUERIED_MASTERS).map(|address| {
             let node = self.node(address);
-            async move { (address.clone(), ask_for_nodes(&node.link, address).await) }
+            async move { (address.clone(), query_nodes(&node.connection, address).await) }
         });
-        let (mut views, failed) = gather(linked.collect()).await;
-        let is_well = failed == 0 && !views.is_empty();
+        let (mut views, failed) = gather(queries.collect()).await;
+        let is_healthy = failed == 0 && !views.is_empty();
         if views.is_empty() {
             let map = self.map().clone();
-            let everybody: BTreeSet<_> = map.peers().chain(&self.seeds).cloned().collect();
-            let asked = everybody.iter().map(|address| {
-                let link = inquiry(&self.common, address);
-                async move { (address.clone(), ask_for_nodes(&link, address).await) }
+            let addresses: BTreeSet<_> = map.peers().chain(&self.seeds).cloned().collect();
+            let queries = addresses.iter().map(|address| {
+                let connection = discovery_connection(&self.common, address);
+                async move { (address.clone(), query_nodes(&connection, address).await) }
             });
-            (views, _) = gather(asked.collect()).await;
+            (views, _) = gather(queries.collect()).await;
         }
-        self.adopt(&views);
-        is_well && !self.map().is_ailing()
+        self.apply_views(&views);
+        is_healthy && !self.map().has_failed_master()
     }
 
-    fn adopt(&self, views: &[(Address, String)]) {
+    fn apply_views(&self, views: &[(Address, String)]) {
         let by_name = self.common.access.verifies_names();
-        let mut are_masters_others = false;
+        let mut masters_changed = false;
         self.map.send_if_modified(|map| {
             let before = map.clone();
             for (address, nodes) in views {
-                map.learn(nodes, address, by_name);
+                map.apply(nodes, address, by_name);
             }
-            are_masters_others = map.owners() != before.owners();
+            masters_changed = map.owners() != before.owners();
             *map != before
         });
-        self.move_listeners();
-        self.forget_nodes();
-        if are_masters_others {
-            tracing::info!("the masters of the cluster are other ones now");
-            self.common.tell(|signals| signals.server_changed());
+        self.move_subscriptions();
+        self.drop_unused_nodes();
+        if masters_changed {
+            tracing::info!("the masters of the cluster changed");
+            self.common.notify(|signals| signals.server_changed());
         }
     }
 
-    /// Listens where the slots are now.
-    fn move_listeners(&self) {
-        let mut listened = self.listened();
-        for (name, address) in listened.iter_mut() {
+    /// Moves subscriptions to the current owners of their slots.
+    fn move_subscriptions(&self) {
+        let mut subscribed = self.subscribed();
+        for (name, address) in subscribed.iter_mut() {
             let Some(owner) = self.map().owner(name.slot()).cloned() else { continue };
             if address.as_ref() != Some(&owner) {
                 if let Some(before) = address.take() {
-                    self.unlisten_at(&before, name);
+                    self.unsubscribe_at(&before, name);
                 }
-                // When it stands, the name is looked at again: nobody here waits for the confirmation.
-                drop(self.node(&owner).subscriber().listen(name));
+                // Not awaited: once confirmed, the subscriber notifies the waiters of the name.
+                drop(self.node(&owner).subscriber().subscribe(name));
                 *address = Some(owner);
             }
         }
     }
 
-    /// Listens again for names that their node does not tell of any more.
-    fn listen_again(&self, orphans: Vec<LockName>) {
-        let listened = self.listened();
-        for name in orphans {
-            if let Some(Some(address)) = listened.get(&name) {
-                drop(self.node(address).subscriber().listen(&name));
+    /// Subscribes again to names that their node no longer serves.
+    fn resubscribe(&self, lost_names: Vec<LockName>) {
+        let subscribed = self.subscribed();
+        for name in lost_names {
+            if let Some(Some(address)) = subscribed.get(&name) {
+                drop(self.node(address).subscriber().subscribe(&name));
             }
         }
     }
 
-    /// Lets go of nodes that have no slots any more.
-    fn forget_nodes(&self) {
+    /// Drops nodes that own no slots.
+    fn drop_unused_nodes(&self) {
         let map = self.map();
         let owners = map.owners();
         self.nodes().retain(|address, _| owners.contains(address));
     }
 }
 
+/// The reply of one node to `CLUSTER NODES`.
 type View = (Address, Result<String, Failure>);
 
-/// The views of all who answer in time, and how many failed to. Who takes much longer than the first is not waited for.
-async fn gather(mut asked: FuturesUnordered<impl Future<Output = View>>) -> (Vec<(Address, String)>, usize) {
+/// Collects the replies that arrive in time, and the number of failures.
+///
+/// Nodes that take much longer than the first are not awaited.
+async fn gather(
+    mut queries: FuturesUnordered<impl Future<Output = View>>,
+) -> (Vec<(Address, String)>, usize) {
     let (mut views, mut failed) = (Vec::new(), 0);
-    let mut end = Instant::now() + PATIENCE;
-    while let Ok(Some((address, view))) = tokio::time::timeout_at(end, asked.next()).await {
+    let mut end = Instant::now() + REPLY_LIMIT;
+    while let Ok(Some((address, view))) = tokio::time::timeout_at(end, queries.next()).await {
         match view {
             Ok(nodes) => {
                 views.push((address, nodes));
-                end = end.min(Instant::now() + LATER);
+                end = end.min(Instant::now() + STRAGGLER_LIMIT);
             }
             Err(failure) => {
-                tracing::debug!(%address, %failure, "a node of the cluster is silent");
+                tracing::debug!(%address, %failure, "cluster node did not reply");
                 failed += 1;
             }
         }

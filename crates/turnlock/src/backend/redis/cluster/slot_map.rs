@@ -4,25 +4,25 @@ use crate::backend::redis::address::Address;
 
 const SLOTS: usize = 16_384;
 
-/// Who has which slot, by all that nodes have said.
+/// The owners of all slots, from the replies of all nodes so far.
 ///
-/// Each claim comes with the epoch in which it was won, and of two claims the later one counts: so a node that was cut
-/// off, and does not know that its slots were given away, cannot bring them back.
+/// Each owner has a config epoch, and the higher epoch wins. So a partitioned node, which does not know that it
+/// lost its slots, cannot get them back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SlotMap {
     owners: Vec<Address>,
-    slots: Vec<Option<Claim>>,
-    /// Every node that was named, also those without slots: whom to ask when the owners are silent.
+    slots: Vec<Option<SlotOwner>>,
+    /// All known nodes, also those without slots. Queried if no owner replies.
     peers: BTreeSet<Address>,
-    /// Those who are called by their names, by their addresses, which redirects may have.
-    names: BTreeMap<Address, Address>,
-    /// Whether one that has slots was said to have failed: somebody will take them over soon.
-    is_ailing: bool,
+    /// The address with host name of nodes that have one, by the numeric address that redirects may contain.
+    canonical_addresses: BTreeMap<Address, Address>,
+    /// A node with slots is reported as failed, so a replica will take them over soon.
+    has_failed_master: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Claim {
-    /// A place among the owners.
+struct SlotOwner {
+    /// Index into the owners.
     owner: u16,
     epoch: u64,
 }
@@ -33,92 +33,92 @@ impl Default for SlotMap {
             owners: Vec::new(),
             slots: vec![None; SLOTS],
             peers: BTreeSet::new(),
-            names: BTreeMap::new(),
-            is_ailing: false,
+            canonical_addresses: BTreeMap::new(),
+            has_failed_master: false,
         }
     }
 }
 
 impl SlotMap {
     pub(super) fn owner(&self, slot: u16) -> Option<&Address> {
-        let claim = self.slots.get(usize::from(slot))?.as_ref()?;
-        self.owners.get(usize::from(claim.owner))
+        let entry = self.slots.get(usize::from(slot))?.as_ref()?;
+        self.owners.get(usize::from(entry.owner))
     }
 
-    /// Those who have slots.
+    /// Returns the nodes that own slots.
     pub(super) fn owners(&self) -> BTreeSet<&Address> {
-        let used: BTreeSet<_> = self.slots.iter().flatten().map(|claim| claim.owner).collect();
+        let used: BTreeSet<_> = self.slots.iter().flatten().map(|entry| entry.owner).collect();
         used.into_iter().filter_map(|owner| self.owners.get(usize::from(owner))).collect()
     }
 
-    /// The name of the node at this address, if it goes by one.
-    pub(super) fn known_as(&self, address: &Address) -> Option<&Address> {
-        self.names.get(address)
+    /// Returns the address with host name of the node at this numeric address, if it has one.
+    pub(super) fn canonical(&self, address: &Address) -> Option<&Address> {
+        self.canonical_addresses.get(address)
     }
 
-    /// Whether slots are about to change hands, by the last that was heard.
-    pub(super) fn is_ailing(&self) -> bool {
-        self.is_ailing
+    /// Returns `true` if the last reply reports a failed node that has slots.
+    pub(super) fn has_failed_master(&self) -> bool {
+        self.has_failed_master
     }
 
     pub(super) fn peers(&self) -> impl Iterator<Item = &Address> {
         self.peers.iter()
     }
 
-    /// A node has said that a slot is somewhere else now.
+    /// Applies a `MOVED` redirect.
     pub(super) fn moved(&mut self, slot: u16, to: &Address) {
-        let owner = self.place_of(to);
-        if let Some(claim) = self.slots.get_mut(usize::from(slot)) {
-            let epoch = claim.map_or(0, |claim| claim.epoch);
-            *claim = Some(Claim { owner, epoch });
+        let owner = self.owner_index(to);
+        if let Some(entry) = self.slots.get_mut(usize::from(slot)) {
+            let epoch = entry.map_or(0, |entry| entry.epoch);
+            *entry = Some(SlotOwner { owner, epoch });
         }
     }
 
-    /// Takes in what the node at `asked` answered to `CLUSTER NODES`. Whether it was an answer to that.
+    /// Applies the reply of the node at `queried` to `CLUSTER NODES`. Returns `false` if it names no node.
     ///
-    /// With `by_name`, a node's host name counts where it has one: a certificate is made out to that.
-    pub(super) fn learn(&mut self, nodes: &str, asked: &Address, by_name: bool) -> bool {
-        let nodes: Vec<_> = nodes.lines().filter_map(|line| NodeLine::read(line, asked, by_name)).collect();
+    /// With `by_name`, nodes are addressed by their host name if they have one, since a certificate is valid for that.
+    pub(super) fn apply(&mut self, nodes: &str, queried: &Address, by_name: bool) -> bool {
+        let nodes: Vec<_> = nodes.lines().filter_map(|line| NodeLine::read(line, queried, by_name)).collect();
         for node in &nodes {
-            self.take_in(node);
+            self.apply_node(node);
         }
-        self.is_ailing = nodes.iter().any(|node| node.has_failed && !node.ranges.is_empty());
+        self.has_failed_master = nodes.iter().any(|node| node.has_failed && !node.ranges.is_empty());
         !nodes.is_empty()
     }
 
-    fn take_in(&mut self, node: &NodeLine) {
+    fn apply_node(&mut self, node: &NodeLine) {
         self.peers.insert(node.address.clone());
         if let Some(numeric) = &node.numeric {
-            self.names.insert(numeric.clone(), node.address.clone());
+            self.canonical_addresses.insert(numeric.clone(), node.address.clone());
         }
         if node.ranges.is_empty() {
             return;
         }
-        let owner = self.place_of(&node.address);
+        let owner = self.owner_index(&node.address);
         for (first, last) in &node.ranges {
-            for claim in self.slots.iter_mut().take(usize::from(*last) + 1).skip(usize::from(*first)) {
-                if claim.is_none_or(|claim| claim.epoch <= node.epoch) {
-                    *claim = Some(Claim { owner, epoch: node.epoch });
+            for entry in self.slots.iter_mut().take(usize::from(*last) + 1).skip(usize::from(*first)) {
+                if entry.is_none_or(|entry| entry.epoch <= node.epoch) {
+                    *entry = Some(SlotOwner { owner, epoch: node.epoch });
                 }
             }
         }
     }
 
-    fn place_of(&mut self, address: &Address) -> u16 {
+    fn owner_index(&mut self, address: &Address) -> u16 {
         let known = self.owners.iter().position(|owner| owner == address);
-        let place = known.unwrap_or_else(|| {
+        let index = known.unwrap_or_else(|| {
             self.owners.push(address.clone());
             self.owners.len() - 1
         });
         // A cluster has at most a thousand nodes.
-        u16::try_from(place).unwrap_or(u16::MAX)
+        u16::try_from(index).unwrap_or(u16::MAX)
     }
 }
 
 /// One line of `CLUSTER NODES`.
 struct NodeLine {
     address: Address,
-    /// Its address in numbers, where `address` has a name instead.
+    /// The numeric address, if `address` has a host name.
     numeric: Option<Address>,
     epoch: u64,
     ranges: Vec<(u16, u16)>,
@@ -126,8 +126,8 @@ struct NodeLine {
 }
 
 impl NodeLine {
-    /// `None` for one that cannot be used.
-    fn read(line: &str, asked: &Address, by_name: bool) -> Option<Self> {
+    /// Decodes a line. `None` for a node that cannot be used.
+    fn read(line: &str, queried: &Address, by_name: bool) -> Option<Self> {
         let mut fields = line.split(' ');
         let _id = fields.next()?;
         let address = fields.next()?;
@@ -139,21 +139,21 @@ impl NodeLine {
         }
         let has_failed = flags.split(',').any(|flag| matches!(flag, "fail" | "fail?"));
         let ranges = fields.filter_map(range).collect();
-        let numeric = node_address(address, asked, false)?;
-        let address = node_address(address, asked, by_name)?;
+        let numeric = node_address(address, queried, false)?;
+        let address = node_address(address, queried, by_name)?;
         let numeric = Some(numeric).filter(|numeric| *numeric != address);
         Some(Self { address, numeric, epoch, ranges, has_failed })
     }
 }
 
-/// `ip:port@bus` or `ip:port@bus,name`; a node that does not know its own address leaves it out.
-fn node_address(text: &str, asked: &Address, by_name: bool) -> Option<Address> {
+/// Decodes `ip:port@bus` or `ip:port@bus,name`. A node that does not know its own IP leaves it out.
+fn node_address(text: &str, queried: &Address, by_name: bool) -> Option<Address> {
     let (text, name) = text.split_once(',').unwrap_or((text, ""));
     let name = name.split(',').next().unwrap_or_default();
     let (endpoint, _bus) = text.split_once('@').unwrap_or((text, ""));
     let (ip, port) = endpoint.rsplit_once(':')?;
     let port = port.parse().ok().filter(|port| *port != 0)?;
-    let host = match (ip, name, asked) {
+    let host = match (ip, name, queried) {
         (_, name, _) if by_name && !name.is_empty() => name,
         ("", _, Address::Tcp { host, .. }) => host,
         ("", ..) => return None,
@@ -162,7 +162,7 @@ fn node_address(text: &str, asked: &Address, by_name: bool) -> Option<Address> {
     Some(Address::tcp(host, port))
 }
 
-/// `7`, `0-5460`; not `[7->-id]`, which is a slot on the move.
+/// Decodes `7` or `0-5460`. `None` for `[7->-id]`, a slot that is moving.
 fn range(text: &str) -> Option<(u16, u16)> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     Some((first.parse().ok()?, last.parse().ok()?))
@@ -172,7 +172,7 @@ fn range(text: &str) -> Option<(u16, u16)> {
 mod tests {
     use super::*;
 
-    fn asked() -> Address {
+    fn queried() -> Address {
         Address::tcp("127.0.0.1", 7000)
     }
 
@@ -188,60 +188,60 @@ d4 10.0.0.1:0@0 master,noaddr - 0 1 9 disconnected 0-16383
 ";
 
     #[test]
-    fn lines_are_read() {
+    fn nodes_are_decoded() {
         let mut map = SlotMap::default();
-        assert!(map.learn(BEFORE, &asked(), false));
-        assert_eq!(map.owner(0), Some(&asked()));
-        assert_eq!(map.owner(7), Some(&asked()));
+        assert!(map.apply(BEFORE, &queried(), false));
+        assert_eq!(map.owner(0), Some(&queried()));
+        assert_eq!(map.owner(7), Some(&queried()));
         assert_eq!(map.owner(100), Some(&node(7001)));
         assert_eq!(map.owner(101), None);
         assert_eq!(map.owner(16_383), Some(&node(7001)));
         assert_eq!(map.peers().count(), 3);
         assert!(map.peers().any(|peer| *peer == node(7002)));
         let mut by_name = SlotMap::default();
-        by_name.learn(BEFORE, &asked(), true);
+        by_name.apply(BEFORE, &queried(), true);
         let named = Address::tcp("db.example", 7002);
         assert!(by_name.peers().any(|peer| *peer == named));
-        assert_eq!(by_name.known_as(&node(7002)), Some(&named));
-        assert_eq!(by_name.known_as(&node(7001)), None);
-        assert!(!SlotMap::default().learn("ERR something\n", &asked(), false));
+        assert_eq!(by_name.canonical(&node(7002)), Some(&named));
+        assert_eq!(by_name.canonical(&node(7001)), None);
+        assert!(!SlotMap::default().apply("ERR something\n", &queried(), false));
     }
 
     #[test]
-    fn a_master_that_failed_is_noticed_until_it_is_replaced() {
+    fn a_failed_master_is_reported_until_it_is_replaced() {
         let mut map = SlotMap::default();
-        map.learn(&BEFORE.replace("7001@17001 master", "7001@17001 master,fail?"), &asked(), false);
-        assert!(map.is_ailing());
+        map.apply(&BEFORE.replace("7001@17001 master", "7001@17001 master,fail?"), &queried(), false);
+        assert!(map.has_failed_master());
         let after = "b2 10.0.0.1:7001@17001 master,fail - 0 1 2 disconnected
 c3 10.0.0.1:7002@17002 master - 0 1 3 connected 100 200-16383
 ";
-        map.learn(after, &asked(), false);
-        assert!(!map.is_ailing());
+        map.apply(after, &queried(), false);
+        assert!(!map.has_failed_master());
     }
 
     #[test]
-    fn a_later_claim_counts_and_an_earlier_one_does_not() {
+    fn the_owner_with_the_higher_epoch_wins() {
         let mut map = SlotMap::default();
-        map.learn(BEFORE, &asked(), false);
+        map.apply(BEFORE, &queried(), false);
         let after = "c3 10.0.0.1:7002@17002 master - 0 1 3 connected 100 200-16383\n";
-        map.learn(after, &asked(), false);
+        map.apply(after, &queried(), false);
         assert_eq!(map.owner(100), Some(&node(7002)));
-        // The old owner wakes up and knows of nothing.
-        map.learn(BEFORE, &asked(), false);
+        // The old owner is back, with an outdated map.
+        map.apply(BEFORE, &queried(), false);
         assert_eq!(map.owner(100), Some(&node(7002)));
         assert_eq!(map.owners().len(), 2);
     }
 
     #[test]
-    fn a_slot_that_moved_stays_moved_until_something_newer_is_known() {
+    fn a_moved_slot_stays_moved_until_newer_state_is_known() {
         let mut map = SlotMap::default();
-        map.learn(BEFORE, &asked(), false);
+        map.apply(BEFORE, &queried(), false);
         map.moved(5, &node(7009));
         assert_eq!(map.owner(5), Some(&node(7009)));
-        assert_eq!(map.owner(6), Some(&asked()));
+        assert_eq!(map.owner(6), Some(&queried()));
         map.moved(150, &node(7009));
         assert_eq!(map.owner(150), Some(&node(7009)));
-        map.learn(&BEFORE.replace(" 1 connected 0-99", " 4 connected 0-99"), &asked(), false);
-        assert_eq!(map.owner(5), Some(&asked()));
+        map.apply(&BEFORE.replace(" 1 connected 0-99", " 4 connected 0-99"), &queried(), false);
+        assert_eq!(map.owner(5), Some(&queried()));
     }
 }

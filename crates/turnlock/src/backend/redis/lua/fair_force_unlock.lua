@@ -1,21 +1,21 @@
--- Ends a hold of a fair lock, whoever has it, and tells the one who is next. The queue stays.
+-- Ends the hold of a fair lock, whoever the owner is, and notifies the next waiter. The queue is unchanged.
 --
--- KEYS[1]  the lock
--- KEYS[2]  the queue
--- KEYS[3]  the deadlines of those in it
--- KEYS[4]  the signs of life of those in it that are ours
--- ARGV[1]  channel; with a colon and the owner of a waiter it is that waiter's own
+-- KEYS[1]  lock
+-- KEYS[2]  queue
+-- KEYS[3]  deadlines of the waiters
+-- KEYS[4]  heartbeats of turnlock's waiters
+-- ARGV[1]  common channel; a waiter's own channel is this, a colon and its owner id
 --
 -- Reply: 1 it was held, 0 it was free
 --
--- HLEN fails on a key of another type, so that nothing but a lock is ever deleted.
-local lock, queue, deadlines, signs = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local head = purge(lock, queue, deadlines, signs)
+-- HLEN fails on a key of another type, so only locks are deleted.
+local lock, queue, deadlines, heartbeats = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local head = purge(lock, queue, deadlines, heartbeats)
 if redis.call('hlen', lock) == 0 then
   return 0
 end
 redis.call('del', lock)
 if head then
-  tell(ARGV[1], head)
+  notify(ARGV[1], head)
 end
 return 1

@@ -1,12 +1,12 @@
--- What a fair lock looks like.
+-- Inspects a fair lock.
 --
--- KEYS[1]  the lock
--- KEYS[2]  the queue, which is shown as it stands, with those who will not come
+-- KEYS[1]  lock
+-- KEYS[2]  queue, which is returned as stored, with waiters that are dead
 --
--- Reply: a picture, as of lock_inspect.lua
+-- Reply: a snapshot, see lock_inspect.lua
 local holders = {}
-for i, text in ipairs(redis.call('hgetall', KEYS[1])) do
-  holders[#holders + 1] = text
+for i, entry in ipairs(redis.call('hgetall', KEYS[1])) do
+  holders[#holders + 1] = entry
   if i % 2 == 0 then
     holders[#holders + 1] = ''
     holders[#holders + 1] = ''

@@ -1,49 +1,50 @@
--- Lowers the hold count of an owner; at zero, ends the hold, or the owner's waiting, and tells the one who is next.
+-- Lowers the hold count of an owner. At zero, ends the hold, removes the owner from the queue, and notifies
+-- the next waiter.
 --
--- KEYS[1]  the lock
--- KEYS[2]  the queue
--- KEYS[3]  the deadlines of those in it
--- KEYS[4]  the signs of life of those in it that are ours
+-- KEYS[1]  lock
+-- KEYS[2]  queue
+-- KEYS[3]  deadlines of the waiters
+-- KEYS[4]  heartbeats of turnlock's waiters
 -- ARGV[1]  owner
--- ARGV[2]  target hold count: 0 ends the hold, and takes the owner from the queue if it stands there
--- ARGV[3]  channel; with a colon and the owner of a waiter it is that waiter's own
+-- ARGV[2]  target hold count: 0 ends the hold, and removes the owner from the queue if it is in it
+-- ARGV[3]  common channel; a waiter's own channel is this, a colon and its owner id
 --
 -- Reply: nil  the owner does not hold the lock
---        -1   lowered, or not above the target before
---        n    ended; n clients heard of it
---        -2   ended, but this user may not publish: nobody was told
+--        -1   lowered, or already at or below the target
+--        n    released; n subscribers received the message
+--        -2   released, but the user may not publish: no waiter is notified
 --
--- May be sent twice: the second time finds nothing to do. Never creates. All that it must do is allowed when the server
--- is out of memory.
-local lock, queue, deadlines, signs = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+-- Idempotent: a copy finds nothing to do. Never starts a hold. Every required command is allowed when the
+-- server is out of memory.
+local lock, queue, deadlines, heartbeats = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local owner, target, channel = ARGV[1], ARGV[2], ARGV[3]
 
-local head, purged = purge(lock, queue, deadlines, signs)
+local head, has_purged = purge(lock, queue, deadlines, heartbeats)
 
 if target ~= '0' then
-  -- What is left of the hold is a lock's like any other.
+  -- The remaining hold is that of a reentrant lock.
   return release(lock, owner, target, channel)
 end
 
-local held = redis.call('hdel', lock, owner) == 1
-local place = head and redis.call('lpos', queue, owner)
-if place then
+local was_held = redis.call('hdel', lock, owner) == 1
+local position = head and redis.call('lpos', queue, owner)
+if position then
   redis.call('lrem', queue, 0, owner)
   head = redis.call('lindex', queue, 0)
   redis.call('zrem', deadlines, owner)
-  redis.call('hdel', signs, owner)
-  lower(queue, deadlines, place, WAIT)
-elseif not held then
-  -- What is left of one whom Java took from the queue.
+  redis.call('hdel', heartbeats, owner)
+  reduce_deadlines(queue, deadlines, position, WAIT_TIMEOUT)
+elseif not was_held then
+  -- Remains of a waiter that Redisson removed from the queue.
   redis.call('zrem', deadlines, owner)
-  redis.call('hdel', signs, owner)
+  redis.call('hdel', heartbeats, owner)
 end
 
-if held then
-  return head and tell(channel, head) or 0
+if was_held then
+  return head and notify(channel, head) or 0
 end
--- Whoever went may have been the one who was told that the lock is free.
-if head and (place or purged) and redis.call('exists', lock) == 0 then
-  tell(channel, head)
+-- The waiter that left may be the one that was notified of the free lock.
+if head and (position or has_purged) and redis.call('exists', lock) == 0 then
+  notify(channel, head)
 end
 return nil

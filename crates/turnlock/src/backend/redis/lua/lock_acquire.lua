@@ -1,6 +1,6 @@
--- The step alone.
+-- Runs the acquire step alone. Reply: see lock_acquire_step.lua.
 --
--- KEYS[1]  the lock
+-- KEYS[1]  lock
 -- ARGV[1]  owner
 -- ARGV[2]  target hold count
 -- ARGV[3]  lease in milliseconds

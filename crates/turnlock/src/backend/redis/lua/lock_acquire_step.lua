@@ -1,15 +1,15 @@
--- Takes a lock, or raises the hold count of an owner that has it.
+-- Acquires a reentrant lock, or raises the hold count of its owner.
 --
--- lock    the lock: a hash, owner -> hold count, with an expiry (as Redisson writes it)
+-- lock    hash, owner -> hold count, with an expiry (Redisson's format)
 -- owner
--- target  target hold count: 1 may begin a hold, 2 or more deepens one that must be there
--- lease   in milliseconds; never shortens what is left
+-- target  target hold count: 1 may start a hold, 2 or more re-enters an existing one
+-- lease   in milliseconds; never shortens the remaining lease
 --
 -- Reply: nil  granted
---        n    refused: another owner holds it; n is the rest of its lease in ms, -1 when it has no end
---        -3   the hold that was to be deepened is gone
+--        n    busy: remaining lease of another owner in ms, -1 if it has no expiry
+--        -3   the hold to re-enter does not exist
 --
--- May be sent twice: the target is absolute, and a count is only ever raised to it.
+-- Idempotent: the target is absolute, and a count is only ever raised to it.
 local function acquire(lock, owner, target, lease)
   local ttl = redis.call('pttl', lock)
   if ttl == -2 then
@@ -19,7 +19,7 @@ local function acquire(lock, owner, target, lease)
     redis.call('hset', lock, owner, '1')
     local expiry = redis.pcall('pexpire', lock, lease)
     if type(expiry) == 'table' then
-      -- A user without the right to set an expiry must not leave a lock without end behind.
+      -- A user without permission to set an expiry must not leave a lock that never expires.
       redis.call('hdel', lock, owner)
       return expiry
     end
@@ -34,12 +34,12 @@ local function acquire(lock, owner, target, lease)
     return not_a_lock(lock) or ttl
   end
   if not tonumber(count) then
-    return redis.error_reply('CORRUPT the hold count of the owner is not a number')
+    return redis.error_reply('CORRUPT a hash with a hold count that is not a number')
   end
   if tonumber(count) < tonumber(target) then
     redis.call('hset', lock, owner, target)
   end
-  -- A write in any case, also where nothing changes: replicas acknowledge writes, and nothing else.
+  -- Always a write, even if nothing changes: replicas acknowledge writes only.
   redis.call('pexpire', lock, string.format('%.0f', math.max(ttl, tonumber(lease))))
   return nil
 end

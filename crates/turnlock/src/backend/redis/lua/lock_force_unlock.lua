@@ -1,11 +1,11 @@
--- Ends a hold, whoever has it, and tells those who wait.
+-- Ends a hold, whoever the owner is, and notifies waiters.
 --
--- KEYS[1]  the lock
--- ARGV[1]  channel on which the end is told; empty to tell nobody
+-- KEYS[1]  lock
+-- ARGV[1]  channel; '' to publish nothing
 --
 -- Reply: 1 it was held, 0 it was free
 --
--- HLEN fails on a key of another type, so that nothing but a lock is ever deleted.
+-- HLEN fails on a key of another type, so only locks are deleted.
 if redis.call('hlen', KEYS[1]) == 0 then
   return 0
 end

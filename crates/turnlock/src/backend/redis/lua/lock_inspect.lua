@@ -1,13 +1,17 @@
--- What a lock looks like.
+-- Inspects a lock.
 --
--- KEYS[1]  the lock
--- KEYS[2]  the token beside it, of a fenced lock
+-- KEYS[1]  lock
+-- KEYS[2]  last token, of a fenced lock only
 --
--- Reply: a picture: the rest of the lease in ms (-2 free, -1 without end); of each holder its owner, count, role ('' the
---        only holder) and own lease ('' none); the queue (none here); the last token ('' none); the number ('' none)
+-- Reply: a snapshot, { ttl, holders, queue, token, number }
+--        ttl      remaining lease in ms, -2 free, -1 without expiry
+--        holders  four entries per holder: owner, count, role ('' for a single holder), own lease ('' none)
+--        queue    owners; empty here
+--        token    last token, '' none
+--        number   '' none
 local holders = {}
-for i, text in ipairs(redis.call('hgetall', KEYS[1])) do
-  holders[#holders + 1] = text
+for i, entry in ipairs(redis.call('hgetall', KEYS[1])) do
+  holders[#holders + 1] = entry
   if i % 2 == 0 then
     holders[#holders + 1] = ''
     holders[#holders + 1] = ''

@@ -1,6 +1,6 @@
--- The step alone.
+-- Runs the release step alone. Reply: see lock_release_step.lua.
 --
--- KEYS[1]  the lock
+-- KEYS[1]  lock
 -- ARGV[1]  owner
 -- ARGV[2]  target hold count
 -- ARGV[3]  channel

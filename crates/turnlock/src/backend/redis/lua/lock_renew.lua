@@ -1,13 +1,14 @@
--- Extends the leases of many holds, or looks whether they stand.
+-- Extends the leases of many holds, or checks that they exist.
 --
--- KEYS[i]      a lock
--- ARGV[2i-1]   its owner
--- ARGV[2i]     its lease in milliseconds, which never shortens what is left; 0 only looks
+-- KEYS[i]      lock
+-- ARGV[2i-1]   owner
+-- ARGV[2i]     lease in milliseconds, which never shortens the remaining lease; 0 only checks
 --
--- Reply: a list, one number a lock: 1 the owner holds it, 2 for longer than that, 0 it does not,
---        -1 this one failed
+-- Reply: list of integers, one per lock: 1 held, 2 held for longer than the lease, 0 not held by the owner,
+--        -1 failed
 --
--- Each line is on its own: a key of another type does not spoil the rest. Nothing is touched that is not the owner's.
+-- Lines are independent: a key of the wrong type fails only its own line. Holds of other owners are not
+-- changed.
 local function renew(lock, owner, lease)
   if redis.call('hexists', lock, owner) == 0 then
     return 0

@@ -1,10 +1,11 @@
--- What a permit semaphore looks like.
+-- Inspects a permit semaphore.
 --
--- KEYS[1]  the number of free permits
--- KEYS[2]  the taken permits: a sorted set, id -> end
+-- KEYS[1]  number of free permits
+-- KEYS[2]  taken permits: sorted set, id -> expiry
 --
--- Reply: a picture, as of lock_inspect.lua: each permit whose lease runs is a holder, by its id in hexadecimal digits and
---        with a lease of its own; the number is that of the free ones, with those whose leases ran out
+-- Reply: a snapshot, see lock_inspect.lua. Each permit that has not expired is a holder with role 'p', its
+--        id in hexadecimal digits as owner, and its own lease. The number is that of the free permits,
+--        expired ones included.
 local permits, taken = KEYS[1], KEYS[2]
 local now = now_in_ms()
 
@@ -15,16 +16,16 @@ local function hexadecimal(id)
 end
 
 local holders = {}
-local living = redis.call('zrangebyscore', taken, '(' .. decimal(now), '+inf', 'WITHSCORES')
-for i = 1, #living, 2 do
-  local ends = tonumber(living[i + 1])
-  holders[#holders + 1] = hexadecimal(living[i])
+local active = redis.call('zrangebyscore', taken, '(' .. decimal(now), '+inf', 'WITHSCORES')
+for i = 1, #active, 2 do
+  local expiry = tonumber(active[i + 1])
+  holders[#holders + 1] = hexadecimal(active[i])
   holders[#holders + 1] = '1'
   holders[#holders + 1] = 'p'
-  holders[#holders + 1] = ends < NEVER and decimal(ends - now) or ''
+  holders[#holders + 1] = expiry < NO_EXPIRY and decimal(expiry - now) or ''
 end
 local number = redis.call('get', permits) or ''
-local free = whole(number)
+local free = parse_integer(number)
 if free then
   number = decimal(free + redis.call('zcount', taken, 0, decimal(now)))
 end

@@ -1,55 +1,55 @@
--- A step on the numbers of a permit semaphore.
+-- Runs an operation on the numbers of a permit semaphore.
 --
--- KEYS[1]  the number of free permits
--- KEYS[2]  the memory of this request: its answer
--- KEYS[3]  the taken permits: a sorted set, id -> end
--- ARGV[1]  what to do: set_once, add, set_total or delete
--- ARGV[2]  a number: the free permits to set, to add (below zero to take), or all permits to set, free and taken
--- ARGV[3]  channel on which a change is told
+-- KEYS[1]  number of free permits
+-- KEYS[2]  request record: the reply to this request
+-- KEYS[3]  taken permits: sorted set, id -> expiry
+-- ARGV[1]  operation: set_once, add, set_total or delete
+-- ARGV[2]  number: free permits to set or to add (negative to remove), or all permits to set, free and taken
+-- ARGV[3]  channel on which a change is published
 --
--- Reply: set_once        1 set, 0 there was a number
---        add, set_total  how many are free now, with those whose leases ran out
---        delete          1 removed, 0 there was nothing
+-- Reply: set_once        1 set, 0 there is a number already
+--        add, set_total  number of free permits now, expired ones included
+--        delete          1 deleted, 0 there was nothing
 --
--- May be sent twice: the answer is remembered, and a copy gets it without doing anything.
--- GET and ZCARD fail on keys of another type before anything is written.
-local permits, memory, taken = KEYS[1], KEYS[2], KEYS[3]
-local deed, number, channel = ARGV[1], ARGV[2], ARGV[3]
+-- Idempotent: the reply is recorded, and a copy of the request gets it without any effect. GET and ZCARD fail
+-- on keys of another type before anything is written.
+local permits, record, taken = KEYS[1], KEYS[2], KEYS[3]
+local op, number, channel = ARGV[1], ARGV[2], ARGV[3]
 
 local text = redis.call('get', permits)
-local size = redis.call('zcard', taken)
-local known = redis.call('get', memory)
-if known then
-  return tonumber(known)
+local taken_count = redis.call('zcard', taken)
+local recorded = redis.call('get', record)
+if recorded then
+  return tonumber(recorded)
 end
-local free = whole(text)
-if text and not free and deed ~= 'delete' then
-  return redis.error_reply('CORRUPT the number of permits is not a number that can be counted')
+local free = parse_integer(text)
+if text and not free and op ~= 'delete' then
+  return redis.error_reply('CORRUPT a number of permits that cannot be counted')
 end
 local function expired()
   return redis.call('zcount', taken, 0, decimal(now_in_ms()))
 end
 
 local step
-if deed == 'set_once' then
-  step = text and { answer = 0 } or { answer = 1, change = { 'set', permits, number }, payload = number }
-elseif deed == 'add' then
-  local change = tonumber(number)
-  step = { answer = (free or 0) + change + expired(), change = { 'incrby', permits, number } }
-  step.payload = change > 0 and number or nil
-elseif deed == 'set_total' and not text then
-  step = { answer = tonumber(number) + expired(), change = { 'set', permits, number }, payload = number }
-elseif deed == 'set_total' then
-  local change = tonumber(number) - (free + size)
-  step = { answer = free + change + expired() }
-  if change ~= 0 then
-    step.change = { 'incrby', permits, decimal(change) }
-    step.payload = number
+if op == 'set_once' then
+  step = text and { reply = 0 } or { reply = 1, command = { 'set', permits, number }, message = number }
+elseif op == 'add' then
+  local delta = tonumber(number)
+  step = { reply = (free or 0) + delta + expired(), command = { 'incrby', permits, number } }
+  step.message = delta > 0 and number or nil
+elseif op == 'set_total' and not text then
+  step = { reply = tonumber(number) + expired(), command = { 'set', permits, number }, message = number }
+elseif op == 'set_total' then
+  local delta = tonumber(number) - (free + taken_count)
+  step = { reply = free + delta + expired() }
+  if delta ~= 0 then
+    step.command = { 'incrby', permits, decimal(delta) }
+    step.message = number
   end
-elseif deed == 'delete' then
-  step = (text or size > 0) and { answer = 1, change = { 'del', permits, taken } } or { answer = 0 }
-  step.gives_back = true
+elseif op == 'delete' then
+  step = (text or taken_count > 0) and { reply = 1, command = { 'del', permits, taken } } or { reply = 0 }
+  step.must_succeed = true
 else
-  return redis.error_reply('UNSUPPORTED a permit semaphore has no step ' .. deed)
+  return redis.error_reply('UNSUPPORTED a permit semaphore has no step ' .. op)
 end
-return conclude(memory, channel, step)
+return finish(record, channel, step)

@@ -1,22 +1,23 @@
--- Extends the leases of many holds of permits, or looks whether they stand.
+-- Extends the leases of many holds of permits, or checks that they exist.
 --
--- KEYS[i]  the taken permits of a semaphore: a sorted set, id -> end
--- ARGV     for each key in turn: its lease in milliseconds, which never shortens what is left, 0 only looks; how many
---          permits the hold has; and their ids, 16 bytes each
+-- KEYS[i]  taken permits of a semaphore: sorted set, id -> expiry
+-- ARGV     for each key in turn: lease in milliseconds, which never shortens the remaining lease (0 only
+--          checks); number of permits of the hold; their ids, 16 bytes each
 --
--- Reply: a list, one number a hold: 1 all of it is held, 2 for longer than that, 0 it is not,
---        -1 this one failed
+-- Reply: list of integers, one per hold: 1 held, 2 held for longer than the lease, 0 a permit is missing or
+--        has expired, -1 failed
 --
--- Each line is on its own: a key of another type does not spoil the rest. Nothing is touched that is not the owner's.
+-- Lines are independent: a key of the wrong type fails only its own line. Permits of other holds are not
+-- changed.
 local now = now_in_ms()
 
 local function renew(taken, ids, lease)
   local longest = 0
-  for _, ends in ipairs(ends_of(taken, ids)) do
-    if not ends or ends <= now then
+  for _, expiry in ipairs(expiries_of(taken, ids)) do
+    if not expiry or expiry <= now then
       return 0
     end
-    longest = math.max(longest, ends)
+    longest = math.max(longest, expiry)
   end
   if lease > 0 then
     take(taken, ids, now + lease)
@@ -29,7 +30,7 @@ local holds = {}
 local next_argument = 1
 while next_argument <= #ARGV do
   local lease, count = tonumber(ARGV[next_argument]), tonumber(ARGV[next_argument + 1])
-  holds[#holds + 1] = { ids = ids_among(ARGV, next_argument + 2, count), lease = lease }
+  holds[#holds + 1] = { ids = ids_from(ARGV, next_argument + 2, count), lease = lease }
   next_argument = next_argument + 2 + count
 end
 return each_line(#holds, renew, function(i)

@@ -1,10 +1,10 @@
--- Deletes a value, whosever it is.
+-- Deletes a value, whoever the owner is.
 --
--- KEYS[1]  the lock
+-- KEYS[1]  lock
 --
--- Reply: 1 it was there, 0 it was not
+-- Reply: 1 deleted, 0 it did not exist
 --
--- GET fails on a key of another type, so that nothing but a plain lock is ever deleted.
+-- GET fails on a key of another type, so only plain locks are deleted.
 if not redis.call('get', KEYS[1]) then
   return 0
 end

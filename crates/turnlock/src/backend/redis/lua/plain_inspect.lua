@@ -1,8 +1,8 @@
--- What a plain lock looks like.
+-- Inspects a plain lock.
 --
--- KEYS[1]  the lock
+-- KEYS[1]  lock
 --
--- Reply: a picture, as of lock_inspect.lua
+-- Reply: a snapshot, see lock_inspect.lua
 local value = redis.call('get', KEYS[1])
 local holders = value and { value, '1', '', '' } or {}
 return { redis.call('pttl', KEYS[1]), holders, {}, '', '' }

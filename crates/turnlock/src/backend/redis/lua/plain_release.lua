@@ -1,5 +1,5 @@
--- The step alone.
+-- Runs the release step alone. Reply: see plain_release_step.lua.
 --
--- KEYS[1]  the lock
+-- KEYS[1]  lock
 -- ARGV[1]  owner
 return release_plain(KEYS[1], ARGV[1])

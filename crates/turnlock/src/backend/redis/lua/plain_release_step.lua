@@ -1,10 +1,9 @@
 -- Deletes a value if it is the owner's.
 --
--- lock
--- owner
+-- lock owner
 --
--- Reply: nil  the value is not there, or another's; nothing was done
---        0    deleted; nobody is told, as with the libraries that share this format
+-- Reply: nil  the value does not exist, or belongs to another owner; nothing changes
+--        0    deleted; nothing is published, as in the libraries that share this format
 local function release_plain(lock, owner)
   if redis.call('get', lock) ~= owner then
     return nil

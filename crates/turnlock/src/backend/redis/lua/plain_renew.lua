@@ -1,11 +1,11 @@
--- Extends the leases of many plain locks, or looks whether they stand.
+-- Extends the leases of many plain locks, or checks that they exist.
 --
--- KEYS[i]      a lock
--- ARGV[2i-1]   its owner
--- ARGV[2i]     its lease in milliseconds, which never shortens what is left; 0 only looks
+-- KEYS[i]      lock
+-- ARGV[2i-1]   owner
+-- ARGV[2i]     lease in milliseconds, which never shortens the remaining lease; 0 only checks
 --
--- Reply: a list, one number a lock: 1 the owner holds it, 2 for longer than that, 0 it does not,
---        -1 this one failed
+-- Reply: list of integers, one per lock: 1 held, 2 held for longer than the lease, 0 not held by the owner,
+--        -1 failed
 local function renew(lock, owner, lease)
   if redis.call('get', lock) ~= owner then
     return 0

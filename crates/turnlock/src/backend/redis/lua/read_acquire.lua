@@ -1,51 +1,52 @@
--- Takes the reading side of a read-write lock, or raises the hold count of a reader that has it.
+-- Acquires the read side of a read-write lock, or raises the hold count of a reader.
 --
--- KEYS[1]  the lock
--- KEYS[2]  the owner of a writer that waits: a string with an expiry
+-- KEYS[1]  lock
+-- KEYS[2]  writer intent: owner of a waiting writer; string with an expiry
 -- ARGV[1]  owner
--- ARGV[2]  target hold count: 1 may begin a hold, 2 or more deepens one that must be there
--- ARGV[3]  lease in milliseconds; never shortens what is left
--- ARGV[4]  the beginning of the keys of its read holds
--- ARGV[5]  the owner of the write hold under which this one reads; empty for none
+-- ARGV[2]  target hold count: 1 may start a hold, 2 or more re-enters an existing one
+-- ARGV[3]  lease in milliseconds; never shortens the remaining lease
+-- ARGV[4]  prefix of the keys of its read holds
+-- ARGV[5]  owner of the write hold under which this owner reads; '' for none
 --
 -- Reply: nil  granted
---        n    refused: a writer holds the lock, or waits for it; n is the rest of that in ms, -1 when it has no end
---        -3   the hold that was to be deepened is gone
+--        n    busy: a writer holds the lock or waits for it; ms until that expires, -1 if it never does
+--        -3   the hold to re-enter does not exist
 --
--- May be sent twice: the target is absolute, and a count is only ever raised to it. New readers stay behind a writer that
--- waits, so that a stream of them does not starve it; who reads already may go deeper, or the two would wait for each
--- other. A reader under a write hold has nobody to stay behind.
-local lock, waiting = KEYS[1], KEYS[2]
-local owner, target, lease, below, under = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], ARGV[5]
+-- Idempotent: the target is absolute, and a count is only ever raised to it. New readers are refused while a
+-- writer waits, so that a stream of readers does not starve it. A reader may always re-enter: otherwise it
+-- and the writer would wait for each other. A reader under a write hold ignores waiting writers.
+local lock, intent = KEYS[1], KEYS[2]
+local owner, target, lease, prefix, under = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], ARGV[5]
 
 local fields = redis.call('hmget', lock, 'mode', owner, owner .. ':write', under .. ':write')
-local mode, count, writes, writes_above = fields[1], fields[2], fields[3], fields[4]
+local mode, count, own_writes, parent_writes = fields[1], fields[2], fields[3], fields[4]
 local ttl = redis.call('pttl', lock)
 if mode ~= 'read' and mode ~= 'write' and (mode or ttl ~= -2) then
-  return corrupt(NO_MODE)
+  return not_a_lock(lock) or redis.error_reply('WRONGKIND a lock')
 end
 
 if count then
-  count = hold_count(count)
-  if not count or target > MOST_HOLDS then
-    return corrupt(NO_COUNT)
+  count = parse_hold_count(count)
+  if not count or target > MAX_HOLDS then
+    return corrupt(NOT_A_COUNT)
   end
   local ttls = {}
-  local rest = rest_of(below, owner, count, ttls)
-  if rest >= 0 then
-    -- First what a server without memory refuses. A count without its keys does no harm: one key is enough to stand.
+  local remaining = remaining_of(prefix, owner, count, ttls)
+  if remaining >= 0 then
+    -- First the write that a server without memory refuses. A count without all of its hold keys does no
+    -- harm: one key is enough for a valid hold.
     if count < target then
       redis.call('hset', lock, owner, target)
     end
     for number = 1, math.max(count, target) do
-      local key = hold_key(below, owner, number)
+      local key = hold_key(prefix, owner, number)
       if (ttls[number] or -2) == -2 then
         redis.call('set', key, '1', 'PX', lease)
       else
         extend(key, ttls[number], lease)
       end
     end
-    local expiry = extend_or_confirm(lock, ttl, math.max(lease, rest))
+    local expiry = extend_or_touch(lock, ttl, math.max(lease, remaining))
     return type(expiry) == 'table' and expiry or nil
   end
 end
@@ -54,35 +55,35 @@ if target > 1 then
   return -3
 end
 if mode == 'write' then
-  if not writes and not writes_above then
+  if not own_writes and not parent_writes then
     return not_a_lock(lock) or ttl
   end
 elseif under == '' then
-  local wait = redis.call('pttl', waiting)
-  -- A key without an end is not of ours.
-  if wait >= 0 then
-    return wait
+  local intent_ttl = redis.call('pttl', intent)
+  -- A key without expiry was not written by turnlock.
+  if intent_ttl >= 0 then
+    return intent_ttl
   end
 end
 
--- The key of the hold ends by itself, so it may be there before its field.
-redis.call('set', hold_key(below, owner, 1), '1', 'PX', lease)
-local outcome
+-- The hold key expires by itself, so it may exist before its field.
+redis.call('set', hold_key(prefix, owner, 1), '1', 'PX', lease)
+local result
 if mode then
-  outcome = redis.pcall('hset', lock, owner, 1)
+  result = redis.pcall('hset', lock, owner, 1)
 else
-  outcome = redis.pcall('hset', lock, 'mode', 'read', owner, 1)
+  result = redis.pcall('hset', lock, 'mode', 'read', owner, 1)
 end
-if type(outcome) ~= 'table' then
-  outcome = mode and extend(lock, ttl, lease) or expire(lock, lease)
+if type(result) ~= 'table' then
+  result = mode and extend(lock, ttl, lease) or expire(lock, lease)
 end
-if type(outcome) == 'table' then
-  -- A user without the right to set an expiry must not leave a lock without end behind.
-  redis.pcall('del', hold_key(below, owner, 1))
+if type(result) == 'table' then
+  -- A user without permission to set an expiry must not leave a lock that never expires.
+  redis.pcall('del', hold_key(prefix, owner, 1))
   redis.call('hdel', lock, owner)
   if not mode then
     redis.call('hdel', lock, 'mode')
   end
-  return outcome
+  return result
 end
 return nil

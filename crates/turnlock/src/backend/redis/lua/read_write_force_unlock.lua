@@ -1,15 +1,16 @@
--- Ends all holds of a read-write lock if it is in a mode, whoever has them, and tells those who wait.
+-- Ends all holds of a read-write lock if it is in the given mode, whoever the owners are, and notifies
+-- waiters.
 --
--- KEYS[1]  the lock
--- ARGV[1]  the mode: read or write
--- ARGV[2]  channel on which the end is told
--- ARGV[3]  the beginning of the keys of read holds
+-- KEYS[1]  lock
+-- ARGV[1]  mode: read or write
+-- ARGV[2]  channel on which the end is published
+-- ARGV[3]  prefix of the keys of read holds
 --
 -- Reply: 1 it was held in that mode, 0 it was not
 --
--- HGETALL fails on a key of another type, and only a hash with a mode is deleted. It is the last resort, so counts that
--- are no numbers do not hinder it.
-local lock, mode, channel, below = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
+-- HGETALL fails on a key of another type, and only a hash with a mode is deleted. Invalid counts are ignored,
+-- since this is the last resort.
+local lock, mode, channel, prefix = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
 
 local fields = redis.call('hgetall', lock)
 local found = false
@@ -21,9 +22,9 @@ if not found then
 end
 redis.call('del', lock)
 for i = 1, #fields, 2 do
-  for number = 1, hold_count(fields[i + 1]) or 0 do
-    redis.call('del', hold_key(below, fields[i], number))
+  for number = 1, parse_hold_count(fields[i + 1]) or 0 do
+    redis.call('del', hold_key(prefix, fields[i], number))
   end
 end
-tell(channel, mode == 'read' and '0' or '1')
+notify(channel, mode == 'read' and '0' or '1')
 return 1

@@ -1,97 +1,102 @@
--- What the scripts of the read-write lock have in common: this text stands before each of them.
+-- Shared by the scripts of the read-write lock.
 --
--- The lock is a hash, as Redisson writes it: `mode` -> read or write, owner -> read holds, owner:write -> write holds.
--- Each read hold has a key of its own, numbered from 1, that lives for the lease of that hold. A reader stands while one
--- of its keys lives; a field whose keys are all gone is that of a reader who died, and counts as absent.
+-- The lock is a hash in Redisson's format: `mode` -> read or write, owner -> number of read holds,
+-- owner:write -> number of write holds. Each read hold has its own key, numbered from 1, that expires with
+-- the lease of that hold. A reader is valid while one of its keys exists; a field without any key is that of
+-- an expired reader, and counts as absent.
 
--- What a lock of ours never reaches. A count that somebody planted must not keep the server busy.
-local MOST_HOLDS = 65536
+-- A limit that turnlock never reaches. A larger count, written by another program, must not keep the server
+-- busy.
+local MAX_HOLDS = 65536
 
--- The key of one read hold; `below` is the beginning that all such keys of the lock have.
-local function hold_key(below, owner, number)
-  return below .. owner .. ':rwlock_timeout:' .. number
+-- The key of one read hold; `prefix` is common to all hold keys of the lock.
+local function hold_key(prefix, owner, number)
+  return prefix .. owner .. ':rwlock_timeout:' .. number
 end
 
--- A text as a hold count, or nil when it is none.
-local function hold_count(text)
+-- Returns a string as a hold count, or nil if it is none.
+local function parse_hold_count(text)
   local count = string.match(text, '^%d+$') and tonumber(text)
-  if count and count <= MOST_HOLDS then
+  if count and count <= MAX_HOLDS then
     return count
   end
   return nil
 end
 
-local function corrupt(what)
-  return redis.error_reply('CORRUPT ' .. what)
+local function corrupt(message)
+  return redis.error_reply('CORRUPT ' .. message)
 end
 
-local NO_COUNT = 'a hold count is not a number'
-local NO_MODE = 'a hash that is not a read-write lock'
+local NOT_A_COUNT = 'a hash with a hold count that is not a number'
+local NOT_READ_WRITE = 'a hash that is not a read-write lock'
 
--- How many ms a reader stands from now: the longest rest of its holds, and the number of that hold. Less than 0 when none
--- lives, math.huge when one has no end. `ttls` is filled with what PTTL says of each, if it is given.
-local function rest_of(below, owner, count, ttls)
-  local rest, longest = -1, 0
+-- Returns the remaining lease of a reader in ms, which is the longest of its holds, and the number of that
+-- hold. Negative if no hold exists, math.huge if one has no expiry. Fills `ttls`, if given, with the PTTL of
+-- each hold.
+local function remaining_of(prefix, owner, count, ttls)
+  local remaining, longest = -1, 0
   for number = 1, count do
-    local ttl = redis.call('pttl', hold_key(below, owner, number))
+    local ttl = redis.call('pttl', hold_key(prefix, owner, number))
     if ttls then
       ttls[number] = ttl
     end
     if ttl == -1 then
       ttl = math.huge
     end
-    if ttl > rest then
-      rest, longest = ttl, number
+    if ttl > remaining then
+      remaining, longest = ttl, number
     end
   end
-  return rest, longest
+  return remaining, longest
 end
 
--- Everything that stands in the lock's hash: mode (nil when there is no lock), the readers as a list of owner and count,
--- the counts of writers by owner, and how many writers. Nothing and an error to reply when it is not a read-write lock.
-local function look(lock)
+-- Reads the lock's hash: mode (nil if the key does not exist), readers as a list of owner and count, writers
+-- as owner -> count, and the number of writers. Returns nil and an error reply if it is not a read-write
+-- lock.
+local function read_state(lock)
   local fields = redis.call('hgetall', lock)
-  local seen = { readers = {}, writers = {}, writing = 0 }
+  local state = { readers = {}, writers = {}, writer_count = 0 }
   for i = 1, #fields, 2 do
     local field, value = fields[i], fields[i + 1]
     if field == 'mode' then
-      seen.mode = value
+      state.mode = value
     else
-      local count = hold_count(value)
+      local count = parse_hold_count(value)
       if not count then
-        return nil, corrupt(NO_COUNT)
+        return nil, corrupt(NOT_A_COUNT)
       end
       local writer = string.match(field, '^(.*):write$')
       if writer then
-        seen.writers[writer] = count
-        seen.writing = seen.writing + 1
+        state.writers[writer] = count
+        state.writer_count = state.writer_count + 1
       else
-        seen.readers[#seen.readers + 1] = { owner = field, count = count }
+        state.readers[#state.readers + 1] = { owner = field, count = count }
       end
     end
   end
-  if #fields > 0 and seen.mode ~= 'read' and seen.mode ~= 'write' then
-    return nil, corrupt(NO_MODE)
+  if #fields > 0 and state.mode ~= 'read' and state.mode ~= 'write' then
+    return nil, corrupt(NOT_READ_WRITE)
   end
-  return seen
+  return state
 end
 
--- The readers but one: the longest rest of those that stand (less than 0 when none does), and the owners of the others.
-local function others(below, readers, but)
-  local rest, stale = -1, {}
+-- Returns the longest remaining lease of the valid readers other than `except` (negative if there is none),
+-- and the owners of the expired ones.
+local function other_readers(prefix, readers, except)
+  local remaining, expired = -1, {}
   for _, reader in ipairs(readers) do
-    if reader.owner ~= but then
-      local own_rest = rest_of(below, reader.owner, reader.count)
-      if own_rest < 0 then
-        stale[#stale + 1] = reader.owner
+    if reader.owner ~= except then
+      local own = remaining_of(prefix, reader.owner, reader.count)
+      if own < 0 then
+        expired[#expired + 1] = reader.owner
       end
-      rest = math.max(rest, own_rest)
+      remaining = math.max(remaining, own)
     end
   end
-  return rest, stale
+  return remaining, expired
 end
 
--- Sets the expiry of a key. Never to 0, which would delete it; what has no end cannot be said and changes nothing.
+-- Sets the expiry of a key. Never to 0, which would delete it. No expiry (math.huge) changes nothing.
 local function expire(key, ms)
   if ms == math.huge then
     return 1
@@ -99,8 +104,8 @@ local function expire(key, ms)
   return redis.pcall('pexpire', key, string.format('%.0f', math.max(ms, 1)))
 end
 
--- The same where that is later than the expiry that the key has by the word of PTTL. What has no end, or is not there,
--- stays as it is.
+-- Sets the expiry of a key if that is later than `ttl`, its PTTL. A key without expiry, or that does not
+-- exist, is unchanged.
 local function extend(key, ttl, ms)
   if ttl >= 0 and ttl < ms then
     return expire(key, ms)
@@ -108,20 +113,20 @@ local function extend(key, ttl, ms)
   return 1
 end
 
--- The same, but a write in any case, also where nothing changes: replicas acknowledge writes, and nothing else.
-local function extend_or_confirm(key, ttl, ms)
+-- As `extend`, but always a write, even if nothing changes: replicas acknowledge writes only.
+local function extend_or_touch(key, ttl, ms)
   if ttl >= 0 then
     return expire(key, math.max(ttl, ms))
   end
   return 1
 end
 
--- Tells those who wait. How many heard of it; -2 when this user may not publish.
-local function tell(channel, message)
-  local heard = redis.pcall(PUBLISH, channel, message)
-  if type(heard) == 'table' then
+-- Publishes to waiters. Returns the number of receivers, or -2 if the user may not publish.
+local function notify(channel, message)
+  local receivers = redis.pcall(PUBLISH, channel, message)
+  if type(receivers) == 'table' then
     return -2
   end
-  return heard
+  return receivers
 end
 

@@ -1,29 +1,29 @@
--- What a read-write lock looks like.
+-- Inspects a read-write lock.
 --
--- KEYS[1]  the lock
--- ARGV[1]  the beginning of the keys of read holds
+-- KEYS[1]  lock
+-- ARGV[1]  prefix of the keys of read holds
 --
--- Reply: a picture, as of lock_inspect.lua; the roles are 'r', with the longest lease of its holds, and 'w'. Readers that
---        died are left out.
-local lock, below = KEYS[1], ARGV[1]
+-- Reply: a snapshot, see lock_inspect.lua. The roles are 'r', with the longest lease of its holds, and 'w'.
+--        Expired readers are left out.
+local lock, prefix = KEYS[1], ARGV[1]
 
-local seen, fault = look(lock)
-if fault then
-  return fault
+local state, failure = read_state(lock)
+if failure then
+  return failure
 end
 local holders = {}
-local function add(owner, count, role, rest)
-  for _, text in ipairs({ owner, tostring(count), role, rest }) do
-    holders[#holders + 1] = text
+local function add(owner, count, role, remaining)
+  for _, entry in ipairs({ owner, tostring(count), role, remaining }) do
+    holders[#holders + 1] = entry
   end
 end
-for _, reader in ipairs(seen.readers) do
-  local rest = rest_of(below, reader.owner, reader.count)
-  if rest >= 0 then
-    add(reader.owner, reader.count, 'r', rest < math.huge and string.format('%.0f', rest) or '')
+for _, reader in ipairs(state.readers) do
+  local remaining = remaining_of(prefix, reader.owner, reader.count)
+  if remaining >= 0 then
+    add(reader.owner, reader.count, 'r', remaining < math.huge and string.format('%.0f', remaining) or '')
   end
 end
-for writer, count in pairs(seen.writers) do
+for writer, count in pairs(state.writers) do
   add(writer, count, 'w', '')
 end
 return { redis.call('pttl', lock), holders, {}, '', '' }

@@ -1,19 +1,19 @@
--- Extends the leases of many holds of read-write locks, or looks whether they stand.
+-- Extends the leases of many holds of read-write locks, or checks that they exist.
 --
--- KEYS[i]      a lock
--- ARGV[4i-3]   the owner of the hold
--- ARGV[4i-2]   its lease in milliseconds, which never shortens what is left; 0 only looks
--- ARGV[4i-1]   the beginning of the keys of read holds
--- ARGV[4i]     which hold: read or write
+-- KEYS[i]      lock
+-- ARGV[4i-3]   owner of the hold
+-- ARGV[4i-2]   lease in milliseconds, which never shortens the remaining lease; 0 only checks
+-- ARGV[4i-1]   prefix of the keys of read holds
+-- ARGV[4i]     side: read or write
 --
--- Reply: a list, one number a hold: 1 the owner has it, 2 for longer than that, 0 it does not,
---        -1 this one failed
+-- Reply: list of integers, one per hold: 1 held, 2 held for longer than the lease, 0 not held by the owner,
+--        -1 failed
 --
--- Each line is on its own: a key of another type does not spoil the rest. Of the holds, only the owner's own are touched.
--- The lock itself lasts at least as long as they do, also where a neighbour has shortened it.
-local function renew(lock, owner, lease, below, writes)
-  local rest, own = lease, lease
-  if writes then
+-- Lines are independent: a key of the wrong type fails only its own line. Holds of other owners are not
+-- changed. The lock itself lasts at least as long as the hold, also if another client has shortened it.
+local function renew(lock, owner, lease, prefix, is_writer)
+  local remaining, own = lease, lease
+  if is_writer then
     if redis.call('hexists', lock, owner .. ':write') == 0 then
       return 0
     end
@@ -22,19 +22,19 @@ local function renew(lock, owner, lease, below, writes)
     if not count then
       return 0
     end
-    count = hold_count(count)
+    count = parse_hold_count(count)
     if not count then
-      return corrupt(NO_COUNT)
+      return corrupt(NOT_A_COUNT)
     end
     local ttls = {}
-    rest = rest_of(below, owner, count, ttls)
-    if rest < 0 then
+    remaining = remaining_of(prefix, owner, count, ttls)
+    if remaining < 0 then
       return 0
     end
-    own = rest
+    own = remaining
     if lease > 0 then
       for number = 1, count do
-        local expiry = extend(hold_key(below, owner, number), ttls[number], lease)
+        local expiry = extend(hold_key(prefix, owner, number), ttls[number], lease)
         if type(expiry) == 'table' then
           return expiry
         end
@@ -43,17 +43,17 @@ local function renew(lock, owner, lease, below, writes)
   end
   if lease > 0 then
     local ttl = redis.call('pttl', lock)
-    local expiry = extend_or_confirm(lock, ttl, math.max(lease, rest))
+    local expiry = extend_or_touch(lock, ttl, math.max(lease, remaining))
     if type(expiry) == 'table' then
       return expiry
     end
-    if writes and renewed(ttl, lease) == 2 then
-      -- Those who read under it may be the reason.
-      local seen, fault = look(lock)
-      if fault then
-        return fault
+    if is_writer and renewed(ttl, lease) == 2 then
+      -- Readers under this writer may be the reason.
+      local state, failure = read_state(lock)
+      if failure then
+        return failure
       end
-      own = ttl > others(below, seen.readers, nil) + lease / 100 + 2 and ttl or lease
+      own = ttl > other_readers(prefix, state.readers, nil) + lease / 100 + 2 and ttl or lease
     end
     return renewed(own, lease)
   end

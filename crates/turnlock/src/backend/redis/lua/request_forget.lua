@@ -1,6 +1,6 @@
--- Forgets a request that was answered, of which no copy is under way.
+-- Deletes the record of a request that got its reply, and of which no copy is in flight.
 --
--- KEYS[1]  the memory of the request
+-- KEYS[1]  request record
 --
--- Reply: 1 forgotten, 0 it was not remembered
+-- Reply: 1 deleted, 0 there was none
 return redis.call('del', KEYS[1])

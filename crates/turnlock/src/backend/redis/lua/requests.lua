@@ -1,60 +1,62 @@
--- What the scripts on numbers have in common.
+-- Shared by the scripts that operate on plain numbers.
 --
--- A bare number does not know who counted it. So each step on one has a request id, and its outcome is remembered in a
--- key of ours beside the number, the memory: a copy of the request gets the outcome of the first and counts no more.
+-- A number does not know which requests have changed it. So each operation has a request id, and its result
+-- is stored in a key of turnlock beside the number, the request record: a copy of the request gets the
+-- recorded result and changes nothing.
 
--- How long that is, in milliseconds: an hour, longer than a client repeats a request. It removes the memory itself when
--- it has the answer and no copy is under way.
-local REMEMBERED = 3600000
+-- Expiry of a record in milliseconds: an hour, longer than a client repeats a request. The client deletes the
+-- record itself when it has the reply and no copy is in flight.
+local RECORD_TTL = 3600000
 
--- Whether a command failed, as told by redis.pcall.
-local function failed(reply)
-  return type(reply) == 'table' and reply.err ~= nil
+-- Returns whether a command failed, given the reply of redis.pcall.
+local function failed(result)
+  return type(result) == 'table' and result.err ~= nil
 end
 
--- The whole number that a text says. Nil when it says none, or one so large that Lua would not count it exactly.
-local function whole(text)
+-- Parses an integer. Returns nil if the text is none, or is too large for Lua to count exactly.
+local function parse_integer(text)
   return text and #text <= 15 and string.match(text, '^-?%d+$') and tonumber(text) or nil
 end
 
--- A number as Redis takes it.
+-- Formats a number for Redis.
 local function decimal(number)
   return string.format('%.0f', number)
 end
 
--- Writes the outcome of a request down; the reply says whether that failed.
-local function remember(memory, outcome)
-  return redis.pcall('set', memory, outcome, 'PX', REMEMBERED)
+-- Writes a request record. Returns the reply of redis.pcall.
+local function write_record(record, outcome)
+  return redis.pcall('set', record, outcome, 'PX', RECORD_TTL)
 end
 
--- The same for a step that gives something back or removes it, and so must get through when the server is out of memory: it then
--- refuses what needs memory, but only as the first write of a script. PEXPIRE is a write, and needs none.
-local function remember_always(memory, outcome)
-  local reply = remember(memory, outcome)
-  if failed(reply) then
-    redis.call('pexpire', memory, REMEMBERED)
-    reply = remember(memory, outcome)
+-- As `write_record`, for a step that releases or deletes something and so must succeed when the server is out
+-- of memory: the server then refuses commands that need memory, but only as the first write of a script.
+-- PEXPIRE is a write, and needs none.
+local function write_record_always(record, outcome)
+  local result = write_record(record, outcome)
+  if failed(result) then
+    redis.call('pexpire', record, RECORD_TTL)
+    result = write_record(record, outcome)
   end
-  return reply
+  return result
 end
 
--- Ends a step: remembers its answer, makes its change (a command), and tells its payload to those who listen. What is
--- nil is left out. The memory comes first, so that no change is made which a copy of the request would make again.
-local function conclude(memory, channel, step)
-  local reply = (step.gives_back and remember_always or remember)(memory, decimal(step.answer))
-  if failed(reply) then
-    return reply
+-- Finishes a step: records its reply, runs its command, and publishes its message; a nil command or message
+-- is skipped. The record comes first, so that no change is made which a copy of the request would make again.
+local function finish(record, channel, step)
+  local result = (step.must_succeed and write_record_always or write_record)(record, decimal(step.reply))
+  if failed(result) then
+    return result
   end
-  if step.change then
-    reply = redis.pcall(unpack(step.change))
-    if failed(reply) then
-      redis.call('del', memory)
-      return reply
+  if step.command then
+    result = redis.pcall(unpack(step.command))
+    if failed(result) then
+      redis.call('del', record)
+      return result
     end
   end
-  if step.payload then
-    redis.pcall(PUBLISH, channel, step.payload)
+  if step.message then
+    redis.pcall(PUBLISH, channel, step.message)
   end
-  return step.answer
+  return step.reply
 end
 

@@ -1,45 +1,45 @@
 -- Takes permits of a semaphore, all or none.
 --
--- KEYS[1]  the number of free permits: a string (as Redisson writes it)
--- KEYS[2]  the memory of this hold: 'taken k', 'given' or 'void'
--- ARGV[1]  how many
+-- KEYS[1]  number of free permits: string (Redisson's format)
+-- KEYS[2]  request record of this hold: 'taken k', 'given' (released) or 'void' (cancelled)
+-- ARGV[1]  number of permits to take
 --
 -- Reply: nil  granted
---        -1   refused: there are not so many, or no number at all
---        -3   this hold was given back, or called off before it began
+--        -1   busy: too few permits, or no number at all
+--        -3   this hold was released, or was cancelled before it started
 --
--- May be sent twice: what is remembered as taken is not taken again. The memory is written first, so a server that is
--- out of memory refuses the step before anything is counted.
-local permits, memory, wanted = KEYS[1], KEYS[2], ARGV[1]
+-- Idempotent: a hold with a record is not taken again. The record is written first, so a server that is out
+-- of memory refuses the step before anything is counted.
+local permits, record, count = KEYS[1], KEYS[2], ARGV[1]
 
 local text = redis.call('get', permits)
-local free = whole(text)
-local noted = false
-if free and free >= tonumber(wanted) then
-  noted = redis.pcall('set', memory, 'taken ' .. wanted, 'NX', 'PX', REMEMBERED)
-  if noted and not failed(noted) then
-    local taken = redis.pcall('decrby', permits, wanted)
-    if failed(taken) then
-      redis.call('del', memory)
-      return taken
+local free = parse_integer(text)
+local written = false
+if free and free >= tonumber(count) then
+  written = redis.pcall('set', record, 'taken ' .. count, 'NX', 'PX', RECORD_TTL)
+  if written and not failed(written) then
+    local result = redis.pcall('decrby', permits, count)
+    if failed(result) then
+      redis.call('del', record)
+      return result
     end
     return nil
   end
 end
 
-local known = redis.call('get', memory)
-if known then
-  if string.sub(known, 1, 5) == 'taken' then
-    -- A write, although nothing changes: replicas acknowledge writes, and nothing else.
-    redis.call('pexpire', memory, math.max(redis.call('pttl', memory), 1))
+local recorded = redis.call('get', record)
+if recorded then
+  if string.sub(recorded, 1, 5) == 'taken' then
+    -- Always a write, even if nothing changes: replicas acknowledge writes only.
+    redis.call('pexpire', record, math.max(redis.call('pttl', record), 1))
     return nil
   end
   return -3
 end
-if noted then
-  return noted
+if written then
+  return written
 end
 if text and not free then
-  return redis.error_reply('CORRUPT the number of permits is not a number that can be counted')
+  return redis.error_reply('CORRUPT a number of permits that cannot be counted')
 end
 return -1

@@ -1,6 +1,6 @@
--- What a semaphore looks like; a latch, too.
+-- Inspects a semaphore or a latch.
 --
--- KEYS[1]  the number
+-- KEYS[1]  number
 --
--- Reply: a picture, as of lock_inspect.lua, without holders
+-- Reply: a snapshot, see lock_inspect.lua, without holders
 return { redis.call('pttl', KEYS[1]), {}, {}, '', redis.call('get', KEYS[1]) or '' }

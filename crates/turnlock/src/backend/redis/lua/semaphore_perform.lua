@@ -1,43 +1,43 @@
--- A step on the number of permits of a semaphore.
+-- Runs an operation on the number of permits of a semaphore.
 --
--- KEYS[1]  the number of free permits
--- KEYS[2]  the memory of this request: its answer
--- ARGV[1]  what to do: set_once, add, release, drain or delete
--- ARGV[2]  a number: the permits to set, to add (below zero to take) or to give back
--- ARGV[3]  channel on which the new number is told
+-- KEYS[1]  number of free permits
+-- KEYS[2]  request record: the reply to this request
+-- ARGV[1]  operation: set_once, add, release, drain or delete
+-- ARGV[2]  number: permits to set, to add (negative to remove) or to release
+-- ARGV[3]  channel on which the new number is published
 --
--- Reply: set_once      1 set, 0 there was a number
+-- Reply: set_once      1 set, 0 there is a number already
 --        add, release  the new number
 --        drain         the number before, which is zero now
---        delete        1 removed, 0 there was none
+--        delete        1 deleted, 0 there was none
 --
--- May be sent twice: the answer is remembered, and a copy gets it without doing anything.
--- An expiry that a user gave the number is kept. GET fails on a key of another type before anything is written.
-local permits, memory, deed, number, channel = KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3]
+-- Idempotent: the reply is recorded, and a copy of the request gets it without any effect. An expiry that a
+-- user has set on the number is preserved. GET fails on a key of another type before anything is written.
+local permits, record, op, number, channel = KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3]
 
 local text = redis.call('get', permits)
-local known = redis.call('get', memory)
-if known then
-  return tonumber(known)
+local recorded = redis.call('get', record)
+if recorded then
+  return tonumber(recorded)
 end
-local free = whole(text)
-if text and not free and deed ~= 'delete' then
-  return redis.error_reply('CORRUPT the number of permits is not a number that can be counted')
+local free = parse_integer(text)
+if text and not free and op ~= 'delete' then
+  return redis.error_reply('CORRUPT a number of permits that cannot be counted')
 end
 
 local step
-if deed == 'set_once' then
-  step = text and { answer = 0 } or { answer = 1, change = { 'set', permits, number }, payload = number }
-elseif deed == 'add' or deed == 'release' then
+if op == 'set_once' then
+  step = text and { reply = 0 } or { reply = 1, command = { 'set', permits, number }, message = number }
+elseif op == 'add' or op == 'release' then
   local sum = (free or 0) + tonumber(number)
-  step = { answer = sum, change = { 'incrby', permits, number }, payload = decimal(sum) }
-  step.gives_back = deed == 'release'
-elseif deed == 'drain' then
-  step = text and { answer = free, change = { 'decrby', permits, text } } or { answer = 0 }
-elseif deed == 'delete' then
-  step = text and { answer = 1, change = { 'del', permits } } or { answer = 0 }
-  step.gives_back = true
+  step = { reply = sum, command = { 'incrby', permits, number }, message = decimal(sum) }
+  step.must_succeed = op == 'release'
+elseif op == 'drain' then
+  step = text and { reply = free, command = { 'decrby', permits, text } } or { reply = 0 }
+elseif op == 'delete' then
+  step = text and { reply = 1, command = { 'del', permits } } or { reply = 0 }
+  step.must_succeed = true
 else
-  return redis.error_reply('UNSUPPORTED a semaphore has no step ' .. deed)
+  return redis.error_reply('UNSUPPORTED a semaphore has no step ' .. op)
 end
-return conclude(memory, channel, step)
+return finish(record, channel, step)

@@ -1,57 +1,57 @@
--- Gives permits of a semaphore back, and tells those who wait.
+-- Releases permits of a semaphore, and notifies waiters.
 --
--- KEYS[1]  the number of free permits
--- KEYS[2]  the memory of this hold: 'taken k', 'given' or 'void'
--- ARGV[1]  how many, where the memory does not say it
--- ARGV[2]  1 when it is unknown whether the hold ever began, or this server would remember it: then only what is
---          remembered as taken is given back, and a hold that is not remembered is called off; 0 when the hold is so old
---          that its memory may have expired
--- ARGV[3]  channel on which the new number is told
+-- KEYS[1]  number of free permits
+-- KEYS[2]  request record of this hold: 'taken k', 'given' (released) or 'void' (cancelled)
+-- ARGV[1]  number of permits, if there is no record of it
+-- ARGV[2]  1: the acquire is in doubt, or too recent for its record to have expired. Only recorded permits
+--          are released, and a hold without a record is cancelled.
+--          0: the hold is so old that its record may have expired
+-- ARGV[3]  channel on which the new number is published
 --
--- Reply: nil  nothing was given back: there is no number any more, or the hold had not begun
---        n    given back, now or by an earlier copy; n clients heard of it
---        -2   given back, but this user may not publish: nobody was told
+-- Reply: nil  nothing is released: the number does not exist any more, or the hold never started
+--        n    released, now or by an earlier copy; n subscribers received the message
+--        -2   released, but the user may not publish: no waiter is notified
 --
--- May be sent twice: what is remembered as given back is not given back again. Never creates the number: where it is
--- gone, the permits are gone with it, and stay so when there is a new one ('void').
-local permits, memory, wanted, unsure, channel = KEYS[1], KEYS[2], ARGV[1], ARGV[2] == '1', ARGV[3]
+-- Idempotent: a hold that is recorded as released is not released again. Never creates the number: if it was
+-- deleted, its permits are lost, also for a new number ('void').
+local permits, record, count, in_doubt, channel = KEYS[1], KEYS[2], ARGV[1], ARGV[2] == '1', ARGV[3]
 
-local known = redis.call('get', memory)
-if known == 'given' then
+local recorded = redis.call('get', record)
+if recorded == 'given' then
   return 0
 end
-if known == 'void' then
+if recorded == 'void' then
   return nil
 end
-local given_back = known and string.match(known, '^taken (%d+)$') or not unsure and wanted
+local to_release = recorded and string.match(recorded, '^taken (%d+)$') or not in_doubt and count
 local text = redis.call('get', permits)
 
-if not given_back or not text then
-  local noted = remember_always(memory, 'void')
-  if failed(noted) then
-    return noted
+if not to_release or not text then
+  local written = write_record_always(record, 'void')
+  if failed(written) then
+    return written
   end
   return nil
 end
 
-if not whole(text) then
-  return redis.error_reply('CORRUPT the number of permits is not a number that can be counted')
+if not parse_integer(text) then
+  return redis.error_reply('CORRUPT a number of permits that cannot be counted')
 end
-local noted = remember_always(memory, 'given')
-if failed(noted) then
-  return noted
+local written = write_record_always(record, 'given')
+if failed(written) then
+  return written
 end
-local free = redis.pcall('incrby', permits, given_back)
+local free = redis.pcall('incrby', permits, to_release)
 if failed(free) then
-  if known then
-    remember(memory, known)
+  if recorded then
+    write_record(record, recorded)
   else
-    redis.call('del', memory)
+    redis.call('del', record)
   end
   return free
 end
-local heard = redis.pcall(PUBLISH, channel, decimal(free))
-if failed(heard) then
+local receivers = redis.pcall(PUBLISH, channel, decimal(free))
+if failed(receivers) then
   return -2
 end
-return heard
+return receivers

@@ -1,37 +1,38 @@
--- Takes the writing side of a read-write lock, or raises the hold count of a writer that has it.
+-- Acquires the write side of a read-write lock, or raises the hold count of the writer.
 --
--- KEYS[1]  the lock
--- KEYS[2]  the owner of a writer that waits: a string with an expiry
+-- KEYS[1]  lock
+-- KEYS[2]  writer intent: owner of a waiting writer; string with an expiry
 -- ARGV[1]  owner
--- ARGV[2]  target hold count: 1 may begin a hold, 2 or more deepens one that must be there
--- ARGV[3]  lease in milliseconds; never shortens what is left
--- ARGV[4]  the beginning of the keys of read holds
--- ARGV[5]  for how many milliseconds new readers stay behind this writer when readers are in its way; 0 when it does not
---          wait
+-- ARGV[2]  target hold count: 1 may start a hold, 2 or more re-enters an existing one
+-- ARGV[3]  lease in milliseconds; never shortens the remaining lease
+-- ARGV[4]  prefix of the keys of read holds
+-- ARGV[5]  milliseconds for which new readers are refused if readers block this writer; 0: it does not wait
 --
 -- Reply: nil  granted
---        n    refused: others hold the lock; n is the rest of that in ms, -1 when it has no end
---        -3   the hold that was to be deepened is gone
+--        n    busy: remaining lease of the lock in ms, -1 if it has no expiry
+--        -3   the hold to re-enter does not exist
 --
--- May be sent twice: the target is absolute, and a count is only ever raised to it. A late copy can leave word once more
--- that a writer waits, which ends by itself. Where a writer is in the way no word is left: readers and writers race at its
--- end. The word is a courtesy: where it cannot be left or taken away, or its key is somebody else's, the lock works on.
-local lock, waiting = KEYS[1], KEYS[2]
-local owner, target, lease, below, word = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], ARGV[5]
+-- Idempotent: the target is absolute, and a count is only ever raised to it. A late copy may write the intent
+-- once more, which expires by itself. While a writer holds the lock no intent is written: readers and writers
+-- race when it is released. The intent is best effort: the lock works if its key cannot be written or
+-- deleted, or was written by another program.
+local lock, intent = KEYS[1], KEYS[2]
+local owner, target, lease = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local prefix, intent_ms = ARGV[4], ARGV[5]
 local field = owner .. ':write'
 
 local fields = redis.call('hmget', lock, 'mode', field)
 local mode, count = fields[1], fields[2]
 local ttl = redis.call('pttl', lock)
 if count then
-  count = hold_count(count)
-  if not count or target > MOST_HOLDS then
-    return corrupt(NO_COUNT)
+  count = parse_hold_count(count)
+  if not count or target > MAX_HOLDS then
+    return corrupt(NOT_A_COUNT)
   end
   if count < target then
     redis.call('hset', lock, field, target)
   end
-  local expiry = extend_or_confirm(lock, ttl, lease)
+  local expiry = extend_or_touch(lock, ttl, lease)
   return type(expiry) == 'table' and expiry or nil
 end
 if target > 1 then
@@ -42,22 +43,23 @@ if mode == 'write' then
 end
 if ttl ~= -2 then
   if mode ~= 'read' then
-    return corrupt(NO_MODE)
+    return not_a_lock(lock) or redis.error_reply('WRONGKIND a lock')
   end
-  local seen, fault = look(lock)
-  if fault then
-    return fault
+  local state, failure = read_state(lock)
+  if failure then
+    return failure
   end
-  local in_the_way = seen.writing > 0
-  for _, reader in ipairs(seen.readers) do
-    -- The first that stands is enough. Who died is left to the next that changes the lock: a refusal writes little.
-    in_the_way = in_the_way or rest_of(below, reader.owner, reader.count) >= 0
+  local is_blocked = state.writer_count > 0
+  for _, reader in ipairs(state.readers) do
+    -- The first valid reader is enough. Expired ones are left to the next step that changes the lock: a
+    -- refusal writes little.
+    is_blocked = is_blocked or remaining_of(prefix, reader.owner, reader.count) >= 0
   end
-  if in_the_way then
-    if word ~= '0' then
-      local waiter = redis.pcall('get', waiting)
-      if not waiter or waiter == owner then
-        redis.pcall('set', waiting, owner, 'PX', word)
+  if is_blocked then
+    if intent_ms ~= '0' then
+      local intending = redis.pcall('get', intent)
+      if not intending or intending == owner then
+        redis.pcall('set', intent, owner, 'PX', intent_ms)
       end
     end
     return ttl
@@ -68,11 +70,11 @@ end
 redis.call('hset', lock, 'mode', 'write', field, 1)
 local expiry = expire(lock, lease)
 if type(expiry) == 'table' then
-  -- A user without the right to set an expiry must not leave a lock without end behind.
+  -- A user without permission to set an expiry must not leave a lock that never expires.
   redis.call('hdel', lock, 'mode', field)
   return expiry
 end
-if redis.pcall('get', waiting) == owner then
-  redis.pcall('del', waiting)
+if redis.pcall('get', intent) == owner then
+  redis.pcall('del', intent)
 end
 return nil

@@ -3,7 +3,7 @@ use redis::AsyncCommands;
 use turnlock_core::Kind;
 use turnlock_core::model::Item;
 
-use super::histories::{OWNERS, Op, agree, kept_leases, leases};
+use super::histories::{OWNERS, Op, assert_scripts_match_model, leases, unlock_after_leases};
 
 fn op(kinds: &'static [Kind]) -> impl Strategy<Value = Op> {
     let kind = proptest::sample::select(kinds);
@@ -18,8 +18,8 @@ fn op(kinds: &'static [Kind]) -> impl Strategy<Value = Op> {
         }),
         3 => (kind.clone(), owner.clone(), proptest::option::of(lease))
             .prop_map(|(kind, owner, lease)| Op::Renew { kind, owner, permits: 1, lease }),
-        3 => (kind.clone(), owner, kept_leases(5..60))
-            .prop_map(|(kind, owner, lease)| Op::Keep { kind, owner, permits: 1, lease }),
+        3 => (kind.clone(), owner, unlock_after_leases(5..60))
+            .prop_map(|(kind, owner, lease)| Op::UnlockAfter { kind, owner, permits: 1, lease }),
         1 => kind.prop_map(|kind| Op::ForceUnlock { kind }),
         // A fifth of all steps: expiry is where locks go wrong.
         4 => Just(Op::Expire { what: 0 }),
@@ -27,31 +27,41 @@ fn op(kinds: &'static [Kind]) -> impl Strategy<Value = Op> {
 }
 
 #[test]
-fn locks_spin_locks_and_fenced_locks_of_one_name_are_the_model() {
-    agree(Kind::Lock, 250, op(&[Kind::Lock, Kind::Spin, Kind::Fenced]), |model, _, scene| {
-        Box::pin(async move {
-            let _: bool = scene.plain.clone().pexpire_at(scene.name.key(), 1).await.expect("an answer");
-            if let Item::Lock(state) = model {
-                state.lock.expire();
-            }
-        })
-    });
+fn locks_spin_locks_and_fenced_locks_of_one_name_match_the_model() {
+    assert_scripts_match_model(
+        Kind::Lock,
+        250,
+        op(&[Kind::Lock, Kind::Spin, Kind::Fenced]),
+        |model, _, case| {
+            Box::pin(async move {
+                let _: bool = case.raw.clone().pexpire_at(case.name.key(), 1).await.expect("a reply");
+                if let Item::Lock(state) = model {
+                    state.lock.expire();
+                }
+            })
+        },
+    );
 }
 
 #[test]
-fn plain_locks_are_the_model() {
-    agree(Kind::Plain, 250, op(&[Kind::Plain]).prop_map(flat), |model, _, scene| {
-        Box::pin(async move {
-            let _: bool = scene.plain.clone().pexpire_at(scene.name.key(), 1).await.expect("an answer");
-            if let Item::Plain(state) = model {
-                state.expire();
-            }
-        })
-    });
+fn plain_locks_match_the_model() {
+    assert_scripts_match_model(
+        Kind::Plain,
+        250,
+        op(&[Kind::Plain]).prop_map(without_counts),
+        |model, _, case| {
+            Box::pin(async move {
+                let _: bool = case.raw.clone().pexpire_at(case.name.key(), 1).await.expect("a reply");
+                if let Item::Plain(state) = model {
+                    state.expire();
+                }
+            })
+        },
+    );
 }
 
-/// A plain lock has no count: nobody asks for a second hold, or for less than the end of one.
-fn flat(op: Op) -> Op {
+/// Sets the targets of a plain lock, which has no count: 1 for an acquire, 0 for a release.
+fn without_counts(op: Op) -> Op {
     match op {
         Op::Acquire { kind, owner, lease, permits, under, waits, .. } => {
             Op::Acquire { kind, owner, target: 1, lease, permits, under, waits }

@@ -2,7 +2,7 @@ package turnlock.interop;
 
 import java.util.List;
 
-/** The words of a request after those that say what it is about. */
+/** The arguments of a request. */
 record Arguments(List<String> words) {
     int count() {
         return words.size();

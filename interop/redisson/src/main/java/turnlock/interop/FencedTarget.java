@@ -4,7 +4,7 @@ import static java.util.concurrent.TimeUnit.MILLISECONDS;
 
 import org.redisson.api.RFencedLock;
 
-/** A lock that numbers its holders. */
+/** A fenced lock: each hold has a token. */
 final class FencedTarget extends LockTarget {
     private final RFencedLock lock;
 

@@ -1,7 +1,7 @@
 package turnlock.interop;
 
-/** Something that lets one in at a time. */
+/** A lock or permit that excludes other threads. */
 interface Gate {
-    /** Waits to be let in; the answer lets the next one in. */
+    /** Waits to enter. Run the result to leave. */
     Runnable enter() throws InterruptedException;
 }

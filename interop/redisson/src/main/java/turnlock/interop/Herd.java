@@ -12,9 +12,9 @@ import org.redisson.api.RScript;
 import org.redisson.api.RedissonClient;
 import org.redisson.client.codec.StringCodec;
 
-/** Many threads that raise one counter by reading and writing it: two at once would lose a turn. */
+/** Many threads that increment one counter by GET and SET: without mutual exclusion, increments are lost. */
 final class Herd {
-    /** A script goes to the master. A plain GET goes to a replica where there is one, and may find an old number. */
+    /** A script runs on the master. A GET goes to a replica if there is one, and may return an old number. */
     private static final String READ = "return redis.call('GET', KEYS[1])";
 
     private final Gate gate;
@@ -27,7 +27,7 @@ final class Herd {
         this.script = client.getScript(StringCodec.INSTANCE);
     }
 
-    /** Gives the number of turns that were taken. */
+    /** Returns the number of turns. */
     int run(int threads, int turns) throws Exception {
         ExecutorService pool = Executors.newFixedThreadPool(threads);
         try {

@@ -4,7 +4,7 @@ import static java.util.concurrent.TimeUnit.MILLISECONDS;
 
 import org.redisson.api.RCountDownLatch;
 
-/** A count that is waited for until it is zero. */
+/** A count-down latch. */
 final class LatchTarget implements Target {
     private final RCountDownLatch latch;
 
@@ -18,13 +18,13 @@ final class LatchTarget implements Target {
             case "countDown/0" -> latch.countDown();
             case "await/0" -> latch.await();
             default -> {
-                return ask(method, arguments);
+                return callWithResult(method, arguments);
             }
         }
         return NOTHING;
     }
 
-    private Object ask(String method, Arguments arguments) throws Exception {
+    private Object callWithResult(String method, Arguments arguments) throws Exception {
         return switch (method + "/" + arguments.count()) {
             case "trySetCount/1" -> latch.trySetCount(arguments.number(0));
             case "getCount/0" -> latch.getCount();

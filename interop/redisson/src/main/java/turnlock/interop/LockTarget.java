@@ -4,7 +4,7 @@ import static java.util.concurrent.TimeUnit.MILLISECONDS;
 
 import org.redisson.api.RLock;
 
-/** Any lock. All times are milliseconds; a lease of -1 is kept up by the watchdog. */
+/** Any lock. All times are milliseconds; a lease of -1 is renewed by the watchdog. */
 class LockTarget implements Target {
     private final RLock lock;
 
@@ -19,13 +19,13 @@ class LockTarget implements Target {
             case "lock/1" -> lock.lock(arguments.number(0), MILLISECONDS);
             case "unlock/0" -> lock.unlock();
             default -> {
-                return ask(method, arguments);
+                return callWithResult(method, arguments);
             }
         }
         return NOTHING;
     }
 
-    private Object ask(String method, Arguments arguments) throws Exception {
+    private Object callWithResult(String method, Arguments arguments) throws Exception {
         return switch (method + "/" + arguments.count()) {
             case "tryLock/0" -> lock.tryLock();
             case "tryLock/1" -> lock.tryLock(arguments.number(0), MILLISECONDS);

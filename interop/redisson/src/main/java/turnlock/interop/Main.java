@@ -10,7 +10,7 @@ import org.redisson.Redisson;
 import org.redisson.api.RedissonClient;
 import org.redisson.config.Config;
 
-/** Drives one client of Redisson by lines on stdin; the lines are described in interop/README.md. */
+/** Driver for one Redisson client. Reads requests from stdin; see interop/README.md for the protocol. */
 public final class Main {
     private final RedissonClient client;
     private final Targets targets;
@@ -23,7 +23,7 @@ public final class Main {
         this.replies = replies;
     }
 
-    /** Takes the address, in one of the forms of {@link Servers}, and the watchdog's timeout in milliseconds. */
+    /** Arguments: the address, in a form of {@link Servers}, and the watchdog time-out in milliseconds. */
     public static void main(String[] args) throws IOException {
         Replies replies = new Replies(System.out);
         // Only replies go to stdout, whatever a library may print.
@@ -31,7 +31,7 @@ public final class Main {
         Main main = new Main(connect(args[0], Long.parseLong(args[1])), replies);
         replies.line("ready");
         main.read();
-        // Threads that still wait for a lock would hold up an orderly end.
+        // Threads that still wait for a lock would delay an orderly shutdown.
         Runtime.getRuntime().halt(0);
     }
 
@@ -42,7 +42,7 @@ public final class Main {
         return Redisson.create(config);
     }
 
-    /** Passes each line on, until {@code quit} or the end of stdin: the end of whoever started this. */
+    /** Dispatches each line until {@code quit} or the end of stdin, which is when the parent process exits. */
     private void read() throws IOException {
         BufferedReader lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = lines.readLine(); line != null; line = lines.readLine()) {
@@ -51,14 +51,14 @@ public final class Main {
                 replies.ok(request, "-");
                 return;
             }
-            pass(request);
+            dispatch(request);
         }
     }
 
-    private void pass(Request request) {
+    private void dispatch(Request request) {
         Worker worker = workers.computeIfAbsent(request.thread(), Worker::new);
         switch (request.object()) {
-            // Answered at once, so that they also work for a thread that is blocked.
+            // Replied to at once, so that they also work for a blocked thread.
             case "me" -> replies.ok(request, client.getId() + ":" + worker.id());
             case "now" -> replies.ok(request, System.currentTimeMillis());
             case "interrupt" -> {

@@ -5,7 +5,7 @@ import static java.util.concurrent.TimeUnit.MILLISECONDS;
 import java.util.List;
 import org.redisson.api.RPermitExpirableSemaphore;
 
-/** A semaphore whose permits have names and may have leases. Several names are written with commas between them. */
+/** A semaphore whose permits have ids and may have leases. Several ids are separated by commas. */
 final class PermitsTarget implements Target {
     private final RPermitExpirableSemaphore permits;
 
@@ -21,13 +21,13 @@ final class PermitsTarget implements Target {
             case "addPermits/1" -> permits.addPermits(arguments.integer(0));
             case "setPermits/1" -> permits.setPermits(arguments.integer(0));
             default -> {
-                return ask(method, arguments);
+                return callWithResult(method, arguments);
             }
         }
         return NOTHING;
     }
 
-    private Object ask(String method, Arguments arguments) throws Exception {
+    private Object callWithResult(String method, Arguments arguments) throws Exception {
         return switch (method + "/" + arguments.count()) {
             case "trySetPermits/1" -> permits.trySetPermits(arguments.integer(0));
             case "acquire/0" -> permits.acquire();

@@ -16,14 +16,14 @@ final class Replies {
         line(request.id() + " ok " + value);
     }
 
-    /** Runs the work and writes what came of it. */
-    void outcome(Request request, Callable<Object> work) {
+    /** Runs the call and writes its result or exception. */
+    void outcome(Request request, Callable<Object> call) {
         try {
-            ok(request, work.call());
+            ok(request, call.call());
         } catch (Exception error) {
-            // What an asynchronous call throws comes wrapped.
-            Throwable told = error instanceof CompletionException ? error.getCause() : error;
-            line(request.id() + " error " + told.getClass().getSimpleName() + " " + message(told));
+            // An asynchronous call wraps its exception.
+            Throwable cause = error instanceof CompletionException ? error.getCause() : error;
+            line(request.id() + " error " + cause.getClass().getSimpleName() + " " + message(cause));
         }
     }
 

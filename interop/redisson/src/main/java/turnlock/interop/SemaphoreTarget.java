@@ -3,7 +3,7 @@ package turnlock.interop;
 import java.time.Duration;
 import org.redisson.api.RSemaphore;
 
-/** A counter of free permits. */
+/** A semaphore: a counter of free permits. */
 final class SemaphoreTarget implements Target {
     private final RSemaphore semaphore;
 
@@ -18,13 +18,13 @@ final class SemaphoreTarget implements Target {
             case "release/1" -> semaphore.release(arguments.integer(0));
             case "addPermits/1" -> semaphore.addPermits(arguments.integer(0));
             default -> {
-                return ask(method, arguments);
+                return callWithResult(method, arguments);
             }
         }
         return NOTHING;
     }
 
-    private Object ask(String method, Arguments arguments) throws Exception {
+    private Object callWithResult(String method, Arguments arguments) throws Exception {
         return switch (method + "/" + arguments.count()) {
             case "trySetPermits/1" -> semaphore.trySetPermits(arguments.integer(0));
             case "tryAcquire/1" -> semaphore.tryAcquire(arguments.integer(0));

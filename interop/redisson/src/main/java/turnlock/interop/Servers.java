@@ -4,8 +4,8 @@ import org.redisson.config.BaseMasterSlaveServersConfig;
 import org.redisson.config.Config;
 
 /**
- * Where the servers are: {@code redis://host:port} for one, {@code redis+sentinel://host:port,…/name} for the master
- * that sentinels know by this name, {@code redis+cluster://host:port,…} for a cluster.
+ * Parses addresses: {@code redis://host:port} for one server, {@code redis+sentinel://host:port,…/name} for the master
+ * that sentinels monitor under this name, {@code redis+cluster://host:port,…} for a cluster.
  */
 final class Servers {
     private static final String SENTINELS = "redis+sentinel://";
@@ -13,7 +13,7 @@ final class Servers {
 
     private Servers() {}
 
-    /** What is changed of Redisson's own settings only makes the client smaller. */
+    /** Uses Redisson's default settings, except for smaller connection pools. */
     static void configure(Config config, String address) {
         if (address.startsWith(SENTINELS)) {
             int slash = address.lastIndexOf('/');
@@ -41,8 +41,8 @@ final class Servers {
 
     private static String[] nodes(String list) {
         String[] nodes = list.split(",");
-        for (int place = 0; place < nodes.length; place++) {
-            nodes[place] = "redis://" + nodes[place];
+        for (int index = 0; index < nodes.length; index++) {
+            nodes[index] = "redis://" + nodes[index];
         }
         return nodes;
     }

@@ -9,8 +9,8 @@ import org.redisson.api.RSemaphore;
 import org.redisson.api.RedissonClient;
 
 /**
- * The objects by thread, kind and name. Each is made once and kept, and threads share none: a lock of Redisson remembers
- * the lease that was last asked of it, and uses it again for what names no lease, and for a partial unlock.
+ * The objects by thread, kind and name. Each is created once and never shared between threads: a Redisson lock remembers
+ * the last lease that was requested, and uses it again for calls without a lease and for a partial unlock.
  */
 final class Targets {
     private final RedissonClient client;
@@ -47,7 +47,7 @@ final class Targets {
         };
     }
 
-    /** A way in and out of whatever excludes others: a lock, or a permit. */
+    /** Returns a gate that acquires and releases a lock or a permit. */
     Gate gate(String kind, String name) {
         switch (kind) {
             case "semaphore" -> {

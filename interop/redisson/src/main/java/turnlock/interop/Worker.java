@@ -3,9 +3,9 @@ package turnlock.interop;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.LinkedBlockingQueue;
 
-/** A Java thread that runs what it is given, one thing after the other: the owner of locks in Redisson. */
+/** A Java thread that runs its tasks in order. In Redisson, a thread is the owner of a lock. */
 final class Worker {
-    private final BlockingQueue<Runnable> work = new LinkedBlockingQueue<>();
+    private final BlockingQueue<Runnable> tasks = new LinkedBlockingQueue<>();
     private final Thread thread;
 
     Worker(String name) {
@@ -15,7 +15,7 @@ final class Worker {
     }
 
     void run(Runnable task) {
-        work.add(task);
+        tasks.add(task);
     }
 
     long id() {
@@ -29,9 +29,9 @@ final class Worker {
     private void loop() {
         while (true) {
             try {
-                work.take().run();
+                tasks.take().run();
             } catch (InterruptedException late) {
-                // The interrupt was meant for a call that had just ended.
+                // The interrupt was for a call that had just ended.
             }
         }
     }

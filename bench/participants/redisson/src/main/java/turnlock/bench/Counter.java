@@ -7,7 +7,7 @@ import java.nio.channels.FileChannel;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 
-/** A number in a file that is read and written without care: two at once would lose a turn. */
+/** A counter in a file that is incremented without atomicity: two holders at once would lose an increment. */
 final class Counter implements AutoCloseable {
     private final FileChannel file;
 
@@ -15,7 +15,7 @@ final class Counter implements AutoCloseable {
         file = FileChannel.open(path, StandardOpenOption.READ, StandardOpenOption.WRITE);
     }
 
-    void up() throws IOException {
+    void increment() throws IOException {
         ByteBuffer bytes = ByteBuffer.allocate(Long.BYTES).order(ByteOrder.LITTLE_ENDIAN);
         file.read(bytes, 0);
         bytes.putLong(0, bytes.getLong(0) + 1).rewind();

@@ -3,24 +3,24 @@ package turnlock.bench;
 import java.util.concurrent.atomic.AtomicLong;
 import org.redisson.api.RLock;
 
-/** Many wait for a lock that is held, and get it one after the other once it is given back. */
-record Herd(Locks locks, Settings settings, Dialogue dialogue) {
-    private static final long NOT_YET = Long.MIN_VALUE;
+/** Many tasks wait for a held lock, and acquire it one after the other once it is released. */
+record Herd(Locks locks, Settings settings, DriverLink driver) {
+    private static final long NOT_RELEASED = Long.MIN_VALUE;
 
     void run() throws Exception {
         Tally tally = new Tally(settings.tasks());
-        AtomicLong givenBack = new AtomicLong(NOT_YET);
+        AtomicLong releasedAt = new AtomicLong(NOT_RELEASED);
         locks.warmUp();
-        dialogue.readyAndGo();
-        RLock held = locks.one();
+        driver.readyAndWait();
+        RLock held = locks.shared();
         held.lock();
         Tasks waiters = Tasks.start(settings.tasks(), tally, task -> {
-            RLock lock = locks.one();
+            RLock lock = locks.shared();
             lock.lock();
             long granted = System.nanoTime();
-            long since = givenBack.get();
-            if (since == NOT_YET) {
-                tally.error("granted while another held it");
+            long since = releasedAt.get();
+            if (since == NOT_RELEASED) {
+                tally.error("granted while it was held");
             } else {
                 tally.turn(task, granted - since);
             }
@@ -28,9 +28,9 @@ record Herd(Locks locks, Settings settings, Dialogue dialogue) {
         });
         Thread.sleep(settings.holdMillis());
         long start = System.nanoTime();
-        givenBack.set(start);
+        releasedAt.set(start);
         held.unlock();
-        tally.late(waiters.join(settings.seconds()));
-        dialogue.say(tally.report(start));
+        tally.unfinished(waiters.join(settings.seconds()));
+        driver.send(tally.report(start));
     }
 }

@@ -1,6 +1,6 @@
 package turnlock.bench;
 
-/** As much of JSON as a reply needs. */
+/** The subset of JSON that a report needs. */
 final class Json {
     private Json() {}
 

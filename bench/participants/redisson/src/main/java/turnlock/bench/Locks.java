@@ -4,7 +4,7 @@ import java.util.concurrent.TimeUnit;
 import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
 
-/** The locks of one client, and how they are taken. */
+/** The locks of one client, and how they are acquired. */
 final class Locks {
     private final RedissonClient client;
     private final Settings settings;
@@ -14,17 +14,17 @@ final class Locks {
         this.settings = settings;
     }
 
-    /** The lock that all want. */
-    RLock one() {
+    /** The lock that all tasks share. */
+    RLock shared() {
         return client.getLock(settings.lock());
     }
 
-    /** One of many. */
+    /** One of many locks. */
     RLock numbered(int number) {
         return client.getLock(settings.lock() + ":" + number);
     }
 
-    /** Takes a lock and gives it back, in the way that the kind says. */
+    /** Acquires and releases a lock, by {@code lock} or {@code tryLock} depending on the kind. */
     void pair(RLock lock) throws InterruptedException {
         if (!settings.kind().equals("try")) {
             lock.lock();

@@ -4,15 +4,15 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 
-/** The words {@code key=value}. Those that nobody asks for are ignored. */
+/** The arguments {@code key=value}. Unknown keys are ignored. */
 final class Settings {
     private final Map<String, String> values = new HashMap<>();
 
-    Settings(List<String> words) {
-        for (String word : words) {
-            int middle = word.indexOf('=');
+    Settings(List<String> arguments) {
+        for (String argument : arguments) {
+            int middle = argument.indexOf('=');
             if (middle >= 0) {
-                values.put(word.substring(0, middle), word.substring(middle + 1));
+                values.put(argument.substring(0, middle), argument.substring(middle + 1));
             }
         }
     }
@@ -29,7 +29,7 @@ final class Settings {
         return (int) number("tasks", 1);
     }
 
-    /** In all tasks together. */
+    /** The number of grants to all tasks together. */
     long turns() {
         return number("turns", 0);
     }
@@ -62,12 +62,12 @@ final class Settings {
         return text("kind", "lock");
     }
 
-    private String text(String key, String missing) {
-        return values.getOrDefault(key, missing);
+    private String text(String key, String defaultValue) {
+        return values.getOrDefault(key, defaultValue);
     }
 
-    private long number(String key, long missing) {
+    private long number(String key, long defaultValue) {
         String value = values.get(key);
-        return value == null ? missing : Long.parseLong(value);
+        return value == null ? defaultValue : Long.parseLong(value);
     }
 }

@@ -3,24 +3,24 @@ package turnlock.bench;
 import java.util.Arrays;
 import java.util.stream.Stream;
 
-/** What came of the work so far. Each task has a place of its own, whose monitor nobody else wants before the end. */
+/** The counts of all tasks. Each task has counts of its own, whose monitor is uncontended until the report. */
 final class Tally {
-    private final Place[] places;
+    private final TaskTally[] tallies;
     private long errors;
     private String firstError = "";
 
     Tally(int tasks) {
-        places = Stream.generate(Place::new).limit(tasks).toArray(Place[]::new);
+        tallies = Stream.generate(TaskTally::new).limit(tasks).toArray(TaskTally[]::new);
     }
 
-    /** Counts a turn of which no time is kept. */
+    /** Counts a grant without its time. */
     void turn(int task) {
-        places[task].turn();
+        tallies[task].turn();
     }
 
-    /** Counts a turn and keeps its time. */
+    /** Counts a grant with its time. */
     void turn(int task, long nanos) {
-        places[task].turn(nanos);
+        tallies[task].turn(nanos);
     }
 
     synchronized void error(String what) {
@@ -30,22 +30,22 @@ final class Tally {
         errors += 1;
     }
 
-    /** Counts the tasks that were not done in time, if there are any, as one error. */
-    void late(int tasks) {
+    /** Counts the tasks that did not finish in time, if any, as one error. */
+    void unfinished(int tasks) {
         if (tasks > 0) {
-            error(tasks + " tasks were not done in time");
+            error(tasks + " tasks did not finish in time");
         }
     }
 
-    /** One line of JSON. */
+    /** The report as one line of JSON. */
     synchronized String report(long start) {
         double seconds = (System.nanoTime() - start) / 1e9;
-        long[] perTask = new long[places.length];
-        long[][] nanos = new long[places.length][];
-        for (int task = 0; task < places.length; task++) {
-            synchronized (places[task]) {
-                perTask[task] = places[task].turns;
-                nanos[task] = places[task].nanos();
+        long[] perTask = new long[tallies.length];
+        long[][] nanos = new long[tallies.length][];
+        for (int task = 0; task < tallies.length; task++) {
+            synchronized (tallies[task]) {
+                perTask[task] = tallies[task].turns;
+                nanos[task] = tallies[task].nanos();
             }
         }
         return "{\"turns\":" + Arrays.stream(perTask).sum()
@@ -57,10 +57,10 @@ final class Tally {
                 + ",\"direct\":[]}";
     }
 
-    private static final class Place {
+    private static final class TaskTally {
         private long turns;
         private long[] nanos = {};
-        private int kept;
+        private int count;
 
         synchronized void turn() {
             turns += 1;
@@ -68,15 +68,15 @@ final class Tally {
 
         synchronized void turn(long took) {
             turns += 1;
-            if (kept == nanos.length) {
-                nanos = Arrays.copyOf(nanos, Math.max(16, 2 * kept));
+            if (count == nanos.length) {
+                nanos = Arrays.copyOf(nanos, Math.max(16, 2 * count));
             }
-            nanos[kept] = took;
-            kept += 1;
+            nanos[count] = took;
+            count += 1;
         }
 
         long[] nanos() {
-            return Arrays.copyOf(nanos, kept);
+            return Arrays.copyOf(nanos, count);
         }
     }
 }

@@ -3,32 +3,32 @@ package turnlock.bench;
 import java.util.ArrayList;
 import java.util.List;
 
-/** Java threads, one a task. */
+/** Java threads, one for each task. */
 final class Tasks {
-    /** Room for what a task does; a thousand of them are to fit. */
+    /** Small, so that a thousand threads fit. */
     private static final long STACK_BYTES = 256 * 1024;
 
     private final List<Thread> threads = new ArrayList<>();
 
     private Tasks() {}
 
-    /** What a task does; what it throws is counted as an error, and ends the task. */
-    interface Work {
+    /** The body of a task. An exception is counted as an error, and ends the task. */
+    interface Body {
         void run(int task) throws Exception;
     }
 
-    static Tasks start(int count, Tally tally, Work work) {
+    static Tasks start(int count, Tally tally, Body body) {
         Tasks tasks = new Tasks();
         for (int task = 0; task < count; task++) {
             int number = task;
-            Runnable body = () -> {
+            Runnable runnable = () -> {
                 try {
-                    work.run(number);
+                    body.run(number);
                 } catch (Exception error) {
                     tally.error(error.toString());
                 }
             };
-            Thread thread = new Thread(null, body, "task-" + task, STACK_BYTES);
+            Thread thread = new Thread(null, runnable, "task-" + task, STACK_BYTES);
             thread.setDaemon(true);
             tasks.threads.add(thread);
         }
@@ -42,15 +42,15 @@ final class Tasks {
         }
     }
 
-    /** Waits so long at most; gives the number of tasks that are not done. */
+    /** Waits for at most {@code seconds}. Returns the number of unfinished tasks. */
     int join(long seconds) throws InterruptedException {
         long end = System.nanoTime() + seconds * 1_000_000_000L;
-        int late = 0;
+        int unfinished = 0;
         for (Thread thread : threads) {
-            // A time of 0 would be one without end.
+            // A time of 0 would mean no limit.
             thread.join(Math.max(1, (end - System.nanoTime()) / 1_000_000));
-            late += thread.isAlive() ? 1 : 0;
+            unfinished += thread.isAlive() ? 1 : 0;
         }
-        return late;
+        return unfinished;
     }
 }

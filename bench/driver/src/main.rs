@@ -1,0 +1,60 @@
+//! The driver of the benchmark: starts one server and the participants, measures them in turn, and writes the results.
+
+mod arguments;
+mod bench_run;
+mod busy_loops;
+mod columns;
+mod commands;
+mod cpu;
+mod harness;
+mod markdown;
+mod measurement;
+mod percentile;
+mod plot;
+mod registry;
+mod report;
+mod results;
+mod scenario;
+mod scenarios;
+mod server;
+mod snapshot;
+mod targets;
+mod variant;
+mod wake_up;
+mod worker_process;
+
+use std::process::ExitCode;
+
+use arguments::{Arguments, Command};
+use bench_run::BenchRun;
+use clap::Parser;
+use tokio::signal::unix::{SignalKind, signal};
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    if let Some(Command::BusyLoop { parent }) = arguments.command {
+        return busy_loops::run(parent);
+    }
+    if let Some(Command::Redraw { results }) = &arguments.command {
+        return ended(report::redraw(results, &arguments));
+    }
+    // On a signal, the run is dropped, which ends all processes that it has started.
+    let mut terminated = signal(SignalKind::terminate()).expect("signals can be listened for");
+    let outcome = tokio::select! {
+        outcome = BenchRun::run(&arguments) => outcome,
+        _ = tokio::signal::ctrl_c() => Err("\ninterrupted".to_owned()),
+        _ = terminated.recv() => Err("\nterminated".to_owned()),
+    };
+    ended(outcome)
+}
+
+fn ended(outcome: Result<(), String>) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,44 @@
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use turnlock::Error;
+use turnlock::acl::{AclRule, Primitive};
+
+use crate::arguments::AclArguments;
+
+/// `turnlock acl`: prints the `ACL SETUSER` command for a user with minimal rights.
+pub(crate) fn acl(arguments: &AclArguments) -> anyhow::Result<ExitCode> {
+    let AclArguments { names, user, primitives, cluster, finding, doctor } = arguments;
+    if user.is_empty() || user.contains(|character: char| character.is_whitespace() || character.is_control())
+    {
+        return Err(
+            Error::Unsupported("a Redis user name that is empty or contains spaces".to_owned()).into()
+        );
+    }
+    if names.contains(|character: char| character.is_control()) {
+        let text = "control characters in an ACL rule: write ? for each of them";
+        return Err(Error::Unsupported(text.to_owned()).into());
+    }
+    let primitives = if primitives.is_empty() { &Primitive::ALL[..] } else { primitives };
+    let mut rule = AclRule::new(primitives, names).for_user(user);
+    if *cluster {
+        rule = rule.on_cluster();
+    }
+    if *finding {
+        rule = rule.with_find();
+    }
+    if *doctor {
+        rule = rule.with_doctor();
+    }
+    writeln!(anstream::stdout(), "{rule}")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Parses the name of a primitive, such as `fair-lock`.
+pub(crate) fn primitive_parser() -> impl TypedValueParser<Value = Primitive> {
+    let name = |primitive: Primitive| primitive.noun().replace(' ', "-");
+    PossibleValuesParser::new(Primitive::ALL.map(name)).try_map(move |text| {
+        Primitive::ALL.into_iter().find(|primitive| name(*primitive) == text).ok_or("not a kind of lock")
+    })
+}

@@ -1,0 +1,86 @@
+//! `turnlock bench`: measures the store.
+
+mod bench_run;
+mod latencies;
+mod measurement;
+mod progress;
+
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use turnlock::Client;
+
+use self::bench_run::BenchRun;
+use super::stop_signal::StopSignal;
+use crate::arguments::{BenchArguments, StoreArguments};
+use crate::escape::json_line;
+use crate::store;
+
+/// How long to wait at the end until all locks are released.
+const SHUTDOWN_LIMIT: Duration = Duration::from_secs(5);
+
+/// Runs the benchmark and prints its results.
+pub(crate) async fn bench(store: &StoreArguments, arguments: BenchArguments) -> anyhow::Result<ExitCode> {
+    let store = shared(store);
+    let builder = || Client::builder().label("turnlock bench");
+    let clients = [store::connect(&store, builder()).await?, store::connect(&store, builder()).await?];
+    let mut stop = StopSignal::new()?;
+    let bench_run = BenchRun::new(&clients, &arguments);
+    let outcome = tokio::select! {
+        code = stop.received() => Err(code),
+        measured = progress::with_progress_bar(bench_run.duration(), |bar| bench_run.run(bar)) => Ok(measured),
+    };
+    // If a signal ended the benchmark, the dropped guards are released in the background.
+    for client in &clients {
+        if !client.shutdown(SHUTDOWN_LIMIT).await.is_clean() {
+            let names = &arguments.names;
+            let text = format!(
+                "not all releases were confirmed: locks whose names begin with {names:?} may stay held until their leases end"
+            );
+            writeln!(anstream::stderr(), "turnlock: {text}")?;
+        }
+    }
+    let measurement = match outcome {
+        Err(code) => return Ok(code),
+        Ok(measured) => measured?,
+    };
+    let mut out = anstream::stdout().lock();
+    if arguments.json {
+        writeln!(out, "{}", json_line(&measurement)?)?;
+    } else {
+        measurement.write(&mut out)?;
+    }
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Gives a store in memory a name, so that the two clients share it.
+fn shared(arguments: &StoreArguments) -> StoreArguments {
+    let mut arguments = arguments.clone();
+    if store::is_memory(&arguments) {
+        let url = arguments.store.as_deref().unwrap_or_default().trim();
+        let (base, query) = url.split_at(url.find('?').unwrap_or(url.len()));
+        if base.trim_end_matches('/').ends_with(':') {
+            arguments.store = Some(format!("memory://turnlock-bench{query}"));
+        }
+    }
+    arguments
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_memory_store_is_shared_by_name() {
+        let shared_url = |url: &str| {
+            let arguments = StoreArguments { store: Some(url.to_owned()), password_file: None };
+            shared(&arguments).store.unwrap()
+        };
+        assert_eq!(shared_url("memory://"), "memory://turnlock-bench");
+        assert_eq!(shared_url("Memory:?a=b"), "memory://turnlock-bench?a=b");
+        assert_eq!(shared_url("memory://mine"), "memory://mine");
+        assert_eq!(shared_url("redis://host"), "redis://host");
+    }
+}

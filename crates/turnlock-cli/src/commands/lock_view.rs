@@ -1,0 +1,251 @@
+use std::time::{Duration, SystemTime};
+
+use serde::{Serialize, Serializer};
+use turnlock::{Client, Error, Holder, Identity, Inspection, Kind, OwnerId, Role};
+
+/// The state of one lock, as printed by `ls`, `show` and `watch`.
+///
+/// Serializes to the object of `--json`. Every field must be documented in `docs/program-json.md`.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct LockView {
+    pub(super) name: String,
+    /// `None` if there is no lock of this name.
+    pub(super) kind: Option<&'static str>,
+    pub(super) locked: bool,
+    pub(super) holders: Vec<HolderView>,
+    #[serde(rename = "ttl_ms", serialize_with = "millis")]
+    pub(super) ttl: Option<Duration>,
+    pub(super) queue: Vec<WaiterView>,
+    pub(super) token: Option<u64>,
+    pub(super) available: Option<i64>,
+}
+
+/// A holder of a lock, or a permit that is held.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct HolderView {
+    pub(super) owner: String,
+    pub(super) count: u64,
+    pub(super) mode: &'static str,
+    pub(super) host: Option<String>,
+    pub(super) pid: Option<u32>,
+    pub(super) label: Option<String>,
+    /// When the client of the holder was created.
+    #[serde(serialize_with = "timestamp")]
+    pub(super) started: Option<SystemTime>,
+    /// When the holder acquired the lock, if that is known.
+    #[serde(serialize_with = "timestamp")]
+    pub(super) since: Option<SystemTime>,
+    #[serde(rename = "ttl_ms", serialize_with = "millis")]
+    pub(super) ttl: Option<Duration>,
+}
+
+/// A waiter in the queue of a fair lock.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct WaiterView {
+    pub(super) owner: String,
+    pub(super) host: Option<String>,
+    pub(super) pid: Option<u32>,
+    pub(super) label: Option<String>,
+}
+
+impl LockView {
+    /// Queries the identities of all owners in `inspections` and builds the views.
+    pub(super) async fn load(client: &Client, inspections: Vec<Inspection>) -> Result<Vec<Self>, Error> {
+        let owners: Vec<OwnerId> = inspections
+            .iter()
+            .flat_map(|lock| lock.holders.iter().map(|holder| &holder.owner).chain(&lock.queue))
+            .cloned()
+            .collect();
+        let identities = if owners.is_empty() { Vec::new() } else { client.identities(&owners).await? };
+        // One entry per owner, in the order of `owners`.
+        let mut identities = identities.into_iter();
+        Ok(inspections.into_iter().map(|lock| Self::new(lock, || identities.next().flatten())).collect())
+    }
+
+    fn new(inspection: Inspection, mut next_identity: impl FnMut() -> Option<Identity>) -> Self {
+        let locked = inspection.is_locked();
+        Self {
+            kind: Some(kind_name(inspection.kind)),
+            locked,
+            holders: inspection
+                .holders
+                .into_iter()
+                .map(|holder| HolderView::new(&holder, next_identity()))
+                .collect(),
+            ttl: inspection.ttl,
+            queue: inspection
+                .queue
+                .into_iter()
+                .map(|owner| WaiterView::new(&owner, next_identity()))
+                .collect(),
+            token: inspection.token,
+            available: inspection.available,
+            name: inspection.name,
+        }
+    }
+
+    /// The view of a name that is not in use.
+    pub(super) fn absent(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            kind: None,
+            locked: false,
+            holders: Vec::new(),
+            ttl: None,
+            queue: Vec::new(),
+            token: None,
+            available: None,
+        }
+    }
+
+    /// The view of this lock after it is released.
+    pub(super) fn released(self) -> Self {
+        Self { kind: self.kind, token: self.token, ..Self::absent(&self.name) }
+    }
+
+    /// Returns `true` if the two differ in more than their times.
+    pub(super) fn differs_from(&self, other: &Self) -> bool {
+        let holders = |lock: &Self| -> Vec<_> {
+            let holder = |holder: &HolderView| {
+                (holder.owner.clone(), holder.count, holder.mode, holder.host.clone(), holder.label.clone())
+            };
+            lock.holders.iter().map(holder).collect()
+        };
+        (self.kind, &self.queue, self.token, self.available)
+            != (other.kind, &other.queue, other.token, other.available)
+            || holders(self) != holders(other)
+    }
+}
+
+impl HolderView {
+    fn new(holder: &Holder, identity: Option<Identity>) -> Self {
+        let started = identity.as_ref().map(|identity| identity.started);
+        let announced = identity.as_ref().and_then(|identity| identity.since_of(&holder.owner));
+        let WaiterView { owner, host, pid, label } = WaiterView::new(&holder.owner, identity);
+        Self {
+            owner,
+            count: holder.count,
+            mode: mode_name(holder.role),
+            host,
+            pid,
+            label,
+            started,
+            // The time recorded by the store takes precedence over the one that the client announced.
+            since: holder.since.or(announced),
+            ttl: holder.ttl,
+        }
+    }
+}
+
+impl WaiterView {
+    fn new(owner: &OwnerId, identity: Option<Identity>) -> Self {
+        let owner = owner.to_string();
+        match identity {
+            None => Self { owner, host: None, pid: None, label: None },
+            Some(Identity { host, pid, label, .. }) => {
+                Self { owner, host: Some(host), pid: Some(pid), label: Some(label) }
+            }
+        }
+    }
+}
+
+/// The name of a kind in JSON and tables. The two sides of a read-write lock are one lock.
+fn kind_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Lock => "lock",
+        Kind::Spin => "spin-lock",
+        Kind::Fenced => "fenced-lock",
+        Kind::Fair => "fair-lock",
+        Kind::Read | Kind::Write => "read-write-lock",
+        Kind::Plain => "plain-lock",
+        Kind::Semaphore => "semaphore",
+        Kind::Permits => "permit-semaphore",
+        Kind::Latch => "latch",
+        _ => "unknown",
+    }
+}
+
+fn mode_name(role: Role) -> &'static str {
+    match role {
+        Role::Holder => "exclusive",
+        Role::Reader => "read",
+        Role::Writer => "write",
+        Role::Permit => "permit",
+        _ => "unknown",
+    }
+}
+
+#[expect(clippy::ref_option, reason = "serde calls it with a reference to the field")]
+fn millis<S: Serializer>(time: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+    let millis = time.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+    millis.serialize(serializer)
+}
+
+#[expect(clippy::ref_option, reason = "serde calls it with a reference to the field")]
+fn timestamp<S: Serializer>(time: &Option<SystemTime>, serializer: S) -> Result<S::Ok, S::Error> {
+    time.map(rfc_3339).serialize(serializer)
+}
+
+/// Formats a time as `2026-11-16T06:13:46.250Z`.
+pub(super) fn rfc_3339(time: SystemTime) -> String {
+    // Written by another client, so it may be out of range: years after 9999 cannot be formatted.
+    let last = SystemTime::UNIX_EPOCH + Duration::from_secs(253_402_300_799);
+    humantime::format_rfc3339_millis(time.clamp(SystemTime::UNIX_EPOCH, last)).to_string()
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// A held lock whose holder has an identity.
+    pub(crate) fn held(name: &str) -> LockView {
+        LockView {
+            kind: Some("lock"),
+            locked: true,
+            holders: vec![HolderView {
+                owner: "07070707-1707-4707-8707-070707070707:12".to_owned(),
+                count: 1,
+                mode: "exclusive",
+                host: Some("web-1".to_owned()),
+                pid: Some(42),
+                label: Some("deploy.sh".to_owned()),
+                started: Some(SystemTime::UNIX_EPOCH),
+                since: Some(SystemTime::UNIX_EPOCH + Duration::from_millis(1_500)),
+                ttl: None,
+            }],
+            ttl: Some(Duration::from_millis(28_400)),
+            ..LockView::absent(name)
+        }
+    }
+
+    #[test]
+    fn the_json_object_has_the_documented_form() {
+        let expected = serde_json::json!({
+            "name": "orders", "kind": "lock", "locked": true,
+            "holders": [{
+                "owner": "07070707-1707-4707-8707-070707070707:12", "count": 1, "mode": "exclusive",
+                "host": "web-1", "pid": 42, "label": "deploy.sh",
+                "started": "1970-01-01T00:00:00.000Z", "since": "1970-01-01T00:00:01.500Z", "ttl_ms": null,
+            }],
+            "ttl_ms": 28_400, "queue": [], "token": null, "available": null,
+        });
+        assert_eq!(serde_json::to_value(held("orders")).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_different_ttl_is_not_a_change() {
+        let (before, mut after) = (held("orders"), held("orders"));
+        after.ttl = None;
+        assert!(!after.differs_from(&before));
+        after.holders[0].count = 2;
+        assert!(after.differs_from(&before));
+        assert!(held("orders").released().differs_from(&before));
+    }
+
+    #[test]
+    fn a_timestamp_out_of_range_is_clamped() {
+        let far = SystemTime::UNIX_EPOCH + Duration::from_secs(u64::from(u32::MAX) * 100);
+        assert!(rfc_3339(far).starts_with("9999-12-31"));
+        assert_eq!(rfc_3339(SystemTime::UNIX_EPOCH - Duration::from_secs(9)), "1970-01-01T00:00:00.000Z");
+    }
+}

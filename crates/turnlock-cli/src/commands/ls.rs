@@ -1,0 +1,39 @@
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+use std::time::SystemTime;
+
+use turnlock::Client;
+
+use super::lock_view::LockView;
+use super::screen;
+use super::table::Table;
+use crate::arguments::{LsArguments, StoreArguments};
+use crate::escape::{escape, json_line};
+
+/// `turnlock ls`: lists locks and their holders.
+pub(crate) async fn ls(store: &StoreArguments, arguments: LsArguments) -> anyhow::Result<ExitCode> {
+    let client = super::connect(store, Client::builder()).await?;
+    let found = client.find(&arguments.pattern, arguments.limit).await?;
+    let locks = LockView::load(&client, found.items).await?;
+    let mut out = anstream::stdout().lock();
+    if arguments.json {
+        for lock in &locks {
+            writeln!(out, "{}", json_line(lock)?)?;
+        }
+    } else if !locks.is_empty() {
+        for line in Table::new(&locks, SystemTime::now()).lines(screen::width()) {
+            writeln!(out, "{line}")?;
+        }
+    } else if std::io::stdout().is_terminal() {
+        writeln!(anstream::stderr(), "no locks match {}", escape(&arguments.pattern))?;
+    }
+    out.flush()?;
+    if !found.is_complete {
+        writeln!(
+            anstream::stderr(),
+            "turnlock: the list is not complete ({} locks shown): use a narrower pattern, or a higher --limit",
+            locks.len()
+        )?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,43 @@
+//! All commands except `run`: `ls`, `show`, `watch`, `unlock`, `doctor`, `acl`, `bench`, `completions`, `man`.
+
+mod acl;
+mod bench;
+mod change_tracker;
+mod completions;
+mod doctor;
+mod lock_view;
+mod ls;
+mod man;
+mod owner_name;
+mod screen;
+mod show;
+mod stop_signal;
+mod table;
+mod unlock;
+mod watch;
+mod watch_output;
+
+use turnlock::{Builder, Client, Error};
+
+use crate::arguments::StoreArguments;
+use crate::store;
+
+pub(crate) use acl::{acl, primitive_parser};
+pub(crate) use bench::bench;
+pub(crate) use completions::completions;
+pub(crate) use doctor::doctor;
+pub(crate) use ls::ls;
+pub(crate) use man::man;
+pub(crate) use show::show;
+pub(crate) use unlock::unlock;
+pub(crate) use watch::watch;
+
+/// Connects to a store that other processes use. Rejects `memory://`.
+async fn connect(arguments: &StoreArguments, builder: Builder) -> anyhow::Result<Client> {
+    if store::is_memory(arguments) {
+        let reason = "memory:// is private to one process, so there are no locks to inspect: set --store or TURNLOCK_STORE to \
+                      the store of your locks";
+        return Err(Error::Unsupported(reason.to_owned()).into());
+    }
+    store::connect(arguments, builder).await
+}

@@ -1,0 +1,131 @@
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::time::SystemTime;
+
+use anstyle::Style;
+use turnlock::Client;
+
+use super::lock_view::{HolderView, LockView, rfc_3339};
+use super::owner_name;
+use crate::arguments::{ShowArguments, StoreArguments};
+use crate::duration::format_short;
+use crate::escape::{escape, json_line};
+
+const FIELD_STYLE: Style = Style::new().bold();
+
+/// `turnlock show`: prints all that is known of one lock.
+pub(crate) async fn show(store: &StoreArguments, arguments: ShowArguments) -> anyhow::Result<ExitCode> {
+    let client = super::connect(store, Client::builder()).await?;
+    let inspection = client.inspect(&arguments.name).await?;
+    let lock = LockView::load(&client, inspection.into_iter().collect()).await?.pop();
+    let lock = lock.unwrap_or_else(|| LockView::absent(&arguments.name));
+    let mut out = anstream::stdout().lock();
+    if arguments.json {
+        writeln!(out, "{}", json_line(&lock)?)?;
+    } else {
+        write(&mut out, &lock, SystemTime::now())?;
+    }
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes the lock as text, one field per line.
+pub(super) fn write(out: &mut impl Write, lock: &LockView, now: SystemTime) -> io::Result<()> {
+    field(out, "name", &escape(&lock.name))?;
+    if let Some(kind) = lock.kind {
+        field(out, "kind", kind)?;
+    }
+    if lock.holders.is_empty() && lock.available.is_none() {
+        field(out, "held by", "none")?;
+    }
+    for (index, holder) in lock.holders.iter().enumerate() {
+        field(out, if index == 0 { "held by" } else { "" }, &holder_line(holder))?;
+        field(out, "", &format!("owner {}", escape(&holder.owner)))?;
+        if let Some(since) = holder.since {
+            let held_for = format_short(now.duration_since(since).unwrap_or_default());
+            field(out, "", &format!("since {}, for {held_for}", rfc_3339(since)))?;
+        }
+        if let Some(ttl) = holder.ttl {
+            field(out, "", &format!("expires in {} unless renewed", format_short(ttl)))?;
+        }
+    }
+    match lock.ttl {
+        Some(ttl) => field(out, "ttl", &format_short(ttl))?,
+        None if lock.locked => field(out, "ttl", "no expiry")?,
+        None => {}
+    }
+    if let Some(token) = lock.token {
+        field(out, "token", &token.to_string())?;
+    }
+    if let Some(free) = lock.available {
+        field(out, "free", &free.to_string())?;
+    }
+    for (index, waiter) in lock.queue.iter().enumerate() {
+        let identity = owner_name::identity(waiter.host.as_deref(), waiter.pid, waiter.label.as_deref());
+        let line = format!("{}. {}", index + 1, owner_name::short(identity.as_deref(), &waiter.owner));
+        field(out, if index == 0 { "queue" } else { "" }, &line)?;
+    }
+    Ok(())
+}
+
+/// Formats a holder: its identity, mode and hold count.
+pub(super) fn holder_line(holder: &HolderView) -> String {
+    let identity = owner_name::identity(holder.host.as_deref(), holder.pid, holder.label.as_deref());
+    let identity = identity.unwrap_or_else(|| "unidentified client".to_owned());
+    let mode = match holder.mode {
+        "exclusive" => String::new(),
+        mode => format!(", {mode}"),
+    };
+    match holder.count {
+        0 | 1 => format!("{identity}{mode}"),
+        count => format!("{identity}{mode}, {count} times"),
+    }
+}
+
+fn field(out: &mut impl Write, name: &str, text: &str) -> io::Result<()> {
+    writeln!(out, "{FIELD_STYLE}{name:8}{FIELD_STYLE:#}{text}")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::lock_view::WaiterView;
+    use super::super::lock_view::tests::held;
+    use super::*;
+
+    fn shown(lock: &LockView) -> String {
+        let mut out = Vec::new();
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(135);
+        write(&mut out, lock, now).unwrap();
+        anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string()
+    }
+
+    #[test]
+    fn all_known_fields_are_shown() {
+        let mut lock = held("tickets");
+        lock.kind = Some("fair-lock");
+        lock.holders[0].count = 2;
+        lock.token = Some(7);
+        lock.queue = vec![WaiterView { owner: "java:1".into(), host: None, pid: None, label: None }];
+        let expected = "\
+name    tickets
+kind    fair-lock
+held by web-1:42 (deploy.sh), 2 times
+        owner 07070707-1707-4707-8707-070707070707:12
+        since 1970-01-01T00:00:01.500Z, for 2m 13s
+ttl     28s
+token   7
+queue   1. java:1
+";
+        assert_eq!(shown(&lock), expected);
+    }
+
+    #[test]
+    fn a_free_lock_and_an_unidentified_holder_are_shown() {
+        assert_eq!(shown(&LockView::absent("a\nb")), "name    a\\nb\nheld by none\n");
+        let mut lock = held("orders");
+        lock.holders[0].host = None;
+        assert!(shown(&lock).contains("unidentified client\n        owner 07070707-"));
+    }
+}

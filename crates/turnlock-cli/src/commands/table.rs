@@ -1,0 +1,262 @@
+use std::time::SystemTime;
+
+use anstyle::{AnsiColor, Style};
+use unicode_width::UnicodeWidthStr;
+
+use super::lock_view::{HolderView, LockView};
+use super::owner_name;
+use crate::duration::format_short;
+use crate::escape::escape;
+
+/// A table of locks with one row per holder.
+#[derive(Debug)]
+pub(super) struct Table {
+    rows: Vec<[Cell; COLUMNS]>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Cell {
+    text: String,
+    style: Style,
+}
+
+const COLUMNS: usize = 10;
+const HEADINGS: [&str; COLUMNS] =
+    ["NAME", "KIND", "HELD BY", "AS", "COUNT", "FOR", "TTL", "QUEUE", "TOKEN", "FREE"];
+/// Columns that are shortened if the terminal is narrow: names and owners.
+const SHRINKABLE: [usize; 2] = [0, 2];
+/// The least width of a shortened column.
+const MIN_WIDTH: usize = 8;
+/// The most holders of one lock that are shown.
+const MAX_HOLDERS: usize = 10;
+const GAP: &str = "  ";
+
+const HEADING: Style = Style::new().bold();
+const NAME: Style = AnsiColor::Cyan.on_default();
+const FAINT: Style = Style::new().dimmed();
+const WAITING: Style = AnsiColor::Yellow.on_default();
+
+impl Table {
+    /// Builds the table of these locks at the time `now`.
+    pub(super) fn new(locks: &[LockView], now: SystemTime) -> Self {
+        Self { rows: locks.iter().flat_map(|lock| rows(lock, now)).collect() }
+    }
+
+    /// Formats the table in lines of at most `width` columns. Empty columns are omitted.
+    pub(super) fn lines(&self, width: Option<usize>) -> Vec<String> {
+        let headings = HEADINGS.map(|heading| Cell::new(heading, HEADING));
+        let widths = self.widths(width);
+        let line = |row: &[Cell; COLUMNS]| self::line(row, &widths, width);
+        std::iter::once(&headings).chain(&self.rows).map(line).collect()
+    }
+
+    /// The width of each column; `None` for an omitted one.
+    fn widths(&self, limit: Option<usize>) -> [Option<usize>; COLUMNS] {
+        let mut widths: [Option<usize>; COLUMNS] = std::array::from_fn(|column| {
+            let widest =
+                self.rows.iter().map(|row| row[column].text.width()).max().filter(|widest| *widest > 0);
+            widest.map(|widest| widest.max(HEADINGS[column].width()))
+        });
+        let Some(limit) = limit else { return widths };
+        let gaps = GAP.width() * widths.iter().flatten().count().saturating_sub(1);
+        let mut excess = (widths.iter().flatten().sum::<usize>() + gaps).saturating_sub(limit);
+        while excess > 0 {
+            let widest = SHRINKABLE.into_iter().filter_map(|column| Some((widths[column]?, column))).max();
+            let Some((current, column)) = widest.filter(|(current, _)| *current > MIN_WIDTH) else { break };
+            widths[column] = Some(current - 1);
+            excess -= 1;
+        }
+        widths
+    }
+}
+
+impl Cell {
+    fn new(text: impl Into<String>, style: Style) -> Self {
+        Self { text: text.into(), style }
+    }
+
+    fn plain(text: impl Into<String>) -> Self {
+        Self::new(text, Style::new())
+    }
+}
+
+/// The rows of one lock. The first row has the fields of the lock and its first holder.
+fn rows(lock: &LockView, now: SystemTime) -> Vec<[Cell; COLUMNS]> {
+    let mut holders = lock.holders.iter();
+    let mut first = holders.next().map_or_else(no_holder_cells, |holder| holder_cells(holder, lock, now));
+    first[0] = Cell::new(escape(&lock.name), NAME);
+    first[1] = Cell::plain(lock.kind.unwrap_or_default());
+    if !lock.queue.is_empty() {
+        first[7] = Cell::new(lock.queue.len().to_string(), WAITING);
+    }
+    first[8] = Cell::plain(lock.token.map(|token| token.to_string()).unwrap_or_default());
+    first[9] = Cell::plain(lock.available.map(|free| free.to_string()).unwrap_or_default());
+    let mut rows = vec![first];
+    rows.extend(holders.by_ref().take(MAX_HOLDERS - 1).map(|holder| holder_cells(holder, lock, now)));
+    let hidden = holders.count();
+    if hidden > 0 {
+        let mut more: [Cell; COLUMNS] = Default::default();
+        more[2] = Cell::new(format!("and {hidden} more"), FAINT);
+        rows.push(more);
+    }
+    rows
+}
+
+fn no_holder_cells() -> [Cell; COLUMNS] {
+    let mut cells: [Cell; COLUMNS] = Default::default();
+    cells[2] = Cell::new("none", FAINT);
+    cells
+}
+
+fn holder_cells(holder: &HolderView, lock: &LockView, now: SystemTime) -> [Cell; COLUMNS] {
+    let identity = owner_name::identity(holder.host.as_deref(), holder.pid, holder.label.as_deref());
+    let mode = if holder.mode == "exclusive" { "" } else { holder.mode };
+    // Clocks differ: a start in the future counts as now.
+    let held_for = holder.since.map(|since| now.duration_since(since).unwrap_or_default());
+    let ttl = holder.ttl.or(lock.ttl).map_or_else(|| "no expiry".to_owned(), format_short);
+    let mut cells: [Cell; COLUMNS] = Default::default();
+    cells[2] = Cell::plain(owner_name::short(identity.as_deref(), &holder.owner));
+    cells[3] = Cell::plain(mode);
+    cells[4] = Cell::plain(holder.count.to_string());
+    cells[5] = Cell::plain(held_for.map(format_short).unwrap_or_default());
+    cells[6] = Cell::plain(ttl);
+    cells
+}
+
+fn line(row: &[Cell; COLUMNS], widths: &[Option<usize>; COLUMNS], limit: Option<usize>) -> String {
+    let mut line = String::new();
+    // Padding is written only before the next text, so that no line ends in spaces.
+    let (mut used, mut padding) = (0, 0);
+    for (cell, width) in row.iter().zip(widths) {
+        let Some(width) = *width else { continue };
+        let gap = if used + padding == 0 { 0 } else { GAP.width() };
+        padding += gap;
+        let available = limit.map_or(width, |limit| width.min(limit.saturating_sub(used + padding)));
+        let text = cut(&cell.text, available);
+        if !text.is_empty() {
+            line.extend(std::iter::repeat_n(' ', padding));
+            line.extend([
+                cell.style.render().to_string(),
+                text.clone(),
+                cell.style.render_reset().to_string(),
+            ]);
+            used += padding + text.width();
+            padding = 0;
+        }
+        padding += width.saturating_sub(text.width());
+    }
+    line
+}
+
+/// Cuts a text to `width` columns.
+pub(super) fn cut(text: &str, width: usize) -> String {
+    if text.width() <= width {
+        return text.to_owned();
+    }
+    let mut end = 0;
+    for (start, character) in text.char_indices() {
+        let next = start + character.len_utf8();
+        // One column is for the ellipsis.
+        if text[..next].width() + 1 > width {
+            break;
+        }
+        end = next;
+    }
+    if width == 0 { String::new() } else { format!("{}…", &text[..end]) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::lock_view::WaiterView;
+    use super::super::lock_view::tests::held;
+    use super::*;
+
+    fn plain(lines: &[String]) -> Vec<String> {
+        lines.iter().map(|line| anstream::adapter::strip_str(line).to_string()).collect()
+    }
+
+    fn table(locks: &[LockView], width: Option<usize>) -> Vec<String> {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(135);
+        plain(&Table::new(locks, now).lines(width))
+    }
+
+    #[test]
+    fn a_table_has_aligned_columns_and_a_row_per_holder() {
+        let mut reads = held("prices");
+        reads.kind = Some("read-write-lock");
+        reads.holders[0].mode = "read";
+        let other = HolderView { host: None, owner: "java".into(), since: None, ..reads.holders[0].clone() };
+        reads.holders.push(other);
+        let waiter = WaiterView { owner: "x".into(), host: None, pid: None, label: None };
+        let mut fair = held("tickets");
+        (fair.kind, fair.queue) = (Some("fair-lock"), vec![waiter.clone(), waiter]);
+        let expected = "\
+NAME     KIND             HELD BY                            AS    COUNT  FOR     TTL  QUEUE
+orders   lock             web-1:42 (deploy.sh) 07070707…:12        1      2m 13s  28s
+prices   read-write-lock  web-1:42 (deploy.sh) 07070707…:12  read  1      2m 13s  28s
+                          java                               read  1              28s
+tickets  fair-lock        web-1:42 (deploy.sh) 07070707…:12        1      2m 13s  28s  2";
+        assert_eq!(table(&[held("orders"), reads, fair], None).join("\n"), expected);
+    }
+
+    #[test]
+    fn a_free_semaphore_and_a_lock_without_expiry_are_shown() {
+        let mut endless = held("orders");
+        endless.ttl = None;
+        let free =
+            LockView { kind: Some("permit-semaphore"), available: Some(3), ..LockView::absent("slots") };
+        let lines = table(&[endless, free], None);
+        assert!(lines[1].contains("no expiry"), "{lines:?}");
+        assert!(lines[2].contains("none") && lines[2].ends_with('3'), "{lines:?}");
+    }
+
+    #[test]
+    fn control_characters_and_long_names_do_not_break_the_table() {
+        let long = "x".repeat(4_096);
+        let names = [
+            "a\nb",
+            "\u{1b}[2J\u{1b}]0;t\u{7}",
+            "\u{202e}evil",
+            "\t\t",
+            "注文注文",
+            "🦀🦀",
+            "e\u{301}",
+            &long,
+        ];
+        let mut locks: Vec<_> = names.iter().map(|name| held(name)).collect();
+        locks[0].holders[0].label = Some("\u{1b}[31m\nred".repeat(300));
+        for width in [Some(10), Some(40), Some(80), Some(200), None] {
+            let lines = table(&locks, width);
+            assert_eq!(lines.len(), 1 + names.len());
+            for line in &lines {
+                assert!(!line.contains(char::is_control) && !line.contains('\u{202e}'), "{line}");
+                assert!(width.is_none_or(|width| line.width() <= width), "{width:?}: {line}");
+            }
+            if width == Some(200) {
+                let kinds: Vec<_> =
+                    lines.iter().skip(1).map(|line| line[..line.find("lock").unwrap()].width()).collect();
+                assert!(kinds.iter().all(|at| *at == kinds[0]), "{lines:#?}");
+            }
+        }
+    }
+
+    #[test]
+    fn more_than_ten_holders_are_summarized() {
+        let mut crowd = held("crowd");
+        crowd.holders = vec![crowd.holders[0].clone(); 1_000];
+        let lines = table(&[crowd], None);
+        assert_eq!(lines.len(), 1 + MAX_HOLDERS + 1);
+        assert!(lines[1 + MAX_HOLDERS].contains("and 990 more"));
+    }
+
+    #[test]
+    fn text_is_cut_by_display_width() {
+        assert_eq!(cut("注文注文", 8), "注文注文");
+        assert_eq!(cut("注文注文", 7), "注文注…");
+        assert_eq!(cut("注文注文", 4), "注…");
+        assert_eq!(cut("abc", 1), "…");
+        assert_eq!(cut("abc", 0), "");
+    }
+}

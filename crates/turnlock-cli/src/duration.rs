@@ -1,0 +1,60 @@
+//! Durations on the command line and in output.
+
+use std::time::Duration;
+
+/// Parses `500ms`, `2s`, `1m30s`; a bare number is seconds, as in flock(1).
+pub(crate) fn parse(text: &str) -> Result<Duration, String> {
+    if let Ok(seconds) = text.parse::<f64>() {
+        return Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string());
+    }
+    humantime::parse_duration(text).map_err(|error| format!("{error}; write for example 500ms, 2s or 1m"))
+}
+
+/// Formats a duration in its two largest units: `340ms`, `28s`, `2m 13s`, `3h 5m`, `4d 2h`.
+pub(crate) fn format_short(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    let two = |large: u64, unit: &str, small: u64, small_unit: &str| match small {
+        0 => format!("{large}{unit}"),
+        _ => format!("{large}{unit} {small}{small_unit}"),
+    };
+    match seconds {
+        0 => format!("{}ms", duration.as_millis()),
+        1..60 => format!("{seconds}s"),
+        60..3_600 => two(seconds / 60, "m", seconds % 60, "s"),
+        3_600..86_400 => two(seconds / 3_600, "h", seconds % 3_600 / 60, "m"),
+        _ => two(seconds / 86_400, "d", seconds % 86_400 / 3_600, "h"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_parsed_with_and_without_units() {
+        let millis = |text: &str| parse(text).map(|duration| duration.as_millis());
+        for (text, expected) in
+            [("500ms", 500), ("2s", 2_000), ("1m", 60_000), ("1.5", 1_500), ("0", 0), ("1h 1s", 3_601_000)]
+        {
+            assert_eq!(millis(text), Ok(expected), "{text}");
+        }
+        for invalid in ["", "-1", "soon", "1e99", "inf", "NaN", "2 parsecs"] {
+            assert!(millis(invalid).is_err(), "{invalid}");
+        }
+    }
+
+    #[test]
+    fn durations_are_formatted_in_two_units() {
+        for (millis, expected) in [
+            (0, "0ms"),
+            (340, "340ms"),
+            (28_900, "28s"),
+            (133_000, "2m 13s"),
+            (120_000, "2m"),
+            (11_100_000, "3h 5m"),
+            (352_800_000, "4d 2h"),
+        ] {
+            assert_eq!(format_short(Duration::from_millis(millis)), expected);
+        }
+    }
+}

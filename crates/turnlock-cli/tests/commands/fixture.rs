@@ -1,0 +1,75 @@
+use std::time::Duration;
+
+use serde_json::Value;
+use turnlock::{Client, OwnerId};
+use turnlock_testkit::{RedisServer, TempDir, eventually};
+
+use crate::program::{Ended, Program};
+use crate::store::Store;
+
+/// The store of one case, and the program on it.
+#[derive(Debug)]
+pub(crate) struct Fixture {
+    url: String,
+    server: Option<RedisServer>,
+    _dir: TempDir,
+}
+
+impl Fixture {
+    pub(crate) async fn new(store: Store) -> Self {
+        let dir = TempDir::new();
+        let (url, server) = match store {
+            Store::Redis => {
+                let server = RedisServer::start().await;
+                (server.url(), Some(server))
+            }
+            Store::File => (format!("file:{}", dir.path().join("locks").display()), None),
+            Store::Memory => ("memory://".to_owned(), None),
+        };
+        Self { url, server, _dir: dir }
+    }
+
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The server of the store.
+    pub(crate) fn server(&mut self) -> &mut RedisServer {
+        self.server.as_mut().expect("a case on Redis")
+    }
+
+    /// Connects a client in this process.
+    pub(crate) async fn client(&self, label: &str) -> Client {
+        Client::builder().label(label).connect(&self.url).await.unwrap()
+    }
+
+    /// Waits until the store has the identities of these clients.
+    ///
+    /// A client writes its identity in the background after its first acquire.
+    pub(crate) async fn until_identified(&self, clients: &[&Client]) {
+        for client in clients {
+            let owner = OwnerId::from_wire(&format!("{}:1", client.id()));
+            eventually("the client has written its identity", Duration::from_secs(10), || async {
+                client.identities(std::slice::from_ref(&owner)).await.unwrap()[0].is_some()
+            })
+            .await;
+        }
+    }
+
+    /// The program on this store, with these arguments.
+    pub(crate) fn program(&self, arguments: &[&str]) -> Program {
+        Program::new(arguments).with_env("TURNLOCK_STORE", &self.url)
+    }
+
+    /// Runs the program to its end, without a terminal.
+    pub(crate) async fn run(&self, arguments: &[&str]) -> Ended {
+        self.program(arguments).run().await
+    }
+
+    /// Runs the program and parses its output as one JSON value per line.
+    pub(crate) async fn objects(&self, arguments: &[&str]) -> Vec<Value> {
+        let ended = self.run(arguments).await;
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        ended.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+}

@@ -1,0 +1,156 @@
+//! `ls` and `show`.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::fixture::Fixture;
+use crate::{Case, cases};
+
+pub(crate) const CASES: &[Case] = cases![
+    every_kind_is_listed_with_its_holder,
+    patterns_and_limits_apply_and_an_incomplete_list_is_reported,
+    a_table_has_a_row_per_holder,
+    show_prints_all_fields_of_a_lock,
+    show_of_an_unused_name_is_not_an_error,
+    a_queue_is_shown_in_order,
+];
+
+async fn every_kind_is_listed_with_its_holder(fixture: Fixture) {
+    let client = fixture.client("holder").await;
+    let guards = [
+        ("lock", "exclusive", client.lock("a-lock").lock().await.unwrap()),
+        ("fair-lock", "exclusive", client.fair_lock("b-fair").lock().await.unwrap()),
+        ("fenced-lock", "exclusive", client.fenced_lock("c-fenced").lock().await.unwrap()),
+        ("plain-lock", "exclusive", client.plain_lock("d-plain").lock().await.unwrap()),
+        ("read-write-lock", "read", client.read_write_lock("e-read").reader().lock().await.unwrap()),
+        ("read-write-lock", "write", client.read_write_lock("f-write").writer().lock().await.unwrap()),
+    ];
+    let semaphore = client.permit_semaphore("g-permits");
+    semaphore.try_set_permits(3).await.unwrap();
+    let permits = semaphore.acquire(2).await.unwrap();
+
+    fixture.until_identified(&[&client]).await;
+    let listed = fixture.objects(&["ls", "--json"]).await;
+    assert_eq!(listed.len(), guards.len() + 1, "{listed:#?}");
+    for (object, (kind, mode, guard)) in listed.iter().zip(&guards) {
+        assert_eq!(object["name"], guard.name());
+        // On Redis, a fair lock without a queue looks like a lock.
+        assert!(object["kind"] == *kind || (*kind == "fair-lock" && object["kind"] == "lock"), "{object}");
+        assert_eq!(object["locked"], json!(true), "{object}");
+        let holder = &object["holders"][0];
+        assert_eq!(holder["owner"], guard.owner_id().as_str(), "{object}");
+        assert_eq!((&holder["mode"], &holder["count"]), (&json!(mode), &json!(1)), "{object}");
+        assert_eq!(
+            (&holder["label"], &holder["pid"]),
+            (&json!("holder"), &json!(std::process::id())),
+            "{object}"
+        );
+        assert!((1..=30_000).contains(&object["ttl_ms"].as_u64().unwrap()), "{object}");
+        assert_eq!(object["token"].as_u64(), guard.token(), "{object}");
+    }
+    let permit_ids: Vec<_> = owners(&listed[guards.len()]);
+    let mut ids = permits.ids();
+    ids.sort();
+    assert_eq!((permit_ids, listed[guards.len()]["available"].as_i64()), (ids, Some(1)), "{listed:#?}");
+}
+
+async fn patterns_and_limits_apply_and_an_incomplete_list_is_reported(fixture: Fixture) {
+    let client = fixture.client("holder").await;
+    let mut guards = Vec::new();
+    for name in ["orders:1", "orders:2", "orders:3", "prices:1"] {
+        guards.push(client.lock(name).lock().await.unwrap());
+    }
+    let names = |objects: &[Value]| -> Vec<String> {
+        objects.iter().map(|object| object["name"].as_str().unwrap().to_owned()).collect()
+    };
+    let chosen = fixture.objects(&["ls", "--json", "orders:[13]"]).await;
+    assert_eq!(names(&chosen), ["orders:1", "orders:3"]);
+    let all = fixture.run(&["ls", "--json"]).await;
+    assert_eq!((all.out.lines().count(), all.err.as_str()), (4, ""), "{all:?}");
+    let some = fixture.run(&["ls", "--json", "--limit", "2"]).await;
+    assert_eq!((some.code, some.out.lines().count()), (Some(0), 2), "{some:?}");
+    assert!(some.err.contains("not complete (2 locks shown)"), "{some:?}");
+    let none = fixture.run(&["ls", "nothing*"]).await;
+    assert_eq!((none.code, none.out.as_str()), (Some(0), ""), "{none:?}");
+}
+
+async fn a_table_has_a_row_per_holder(fixture: Fixture) {
+    let (one, other) = (fixture.client("one").await, fixture.client("other").await);
+    let _alone = one.lock("alone").lock().await.unwrap();
+    let _first = one.read_write_lock("shared").reader().lock().await.unwrap();
+    let _second = other.read_write_lock("shared").reader().lock().await.unwrap();
+    fixture.until_identified(&[&one, &other]).await;
+    let listed = fixture.run(&["ls"]).await;
+    let lines: Vec<_> = listed.out.lines().collect();
+    assert_eq!(lines.len(), 4, "{listed:?}");
+    assert!(lines[0].starts_with("NAME") && lines[0].contains("HELD BY"), "{listed:?}");
+    let pid = format!(":{} (one)", std::process::id());
+    assert!(lines[1].starts_with("alone") && lines[1].contains(&pid), "{listed:?}");
+    assert!(lines[2].starts_with("shared") && lines[2].contains("read"), "{listed:?}");
+    assert!(lines[3].starts_with("  ") && lines[3].contains("read"), "{listed:?}");
+    assert!(!listed.out.contains('\u{1b}'), "no colours without a terminal: {listed:?}");
+}
+
+async fn show_prints_all_fields_of_a_lock(fixture: Fixture) {
+    let client = fixture.client("holder").await;
+    let guard = client.fenced_lock("accounts").lock().await.unwrap();
+    let again = guard.reenter().await.unwrap();
+    guard.announce().await.unwrap();
+    let objects = fixture.objects(&["show", "--json", "accounts"]).await;
+    let [object] = &objects[..] else { panic!("{objects:?}") };
+    assert_eq!(object["token"].as_u64(), again.token());
+    assert_eq!(object["holders"][0]["count"], 2);
+    let shown = fixture.run(&["show", "accounts"]).await;
+    let since = object["holders"][0]["since"].as_str().unwrap();
+    let began = humantime::parse_rfc3339(since).unwrap();
+    assert!(began.elapsed().unwrap() < Duration::from_secs(60), "{object}");
+    let pid = format!(":{} (holder), 2 times", std::process::id());
+    for part in ["fenced-lock", &pid, guard.owner_id().as_str(), since, "ttl"] {
+        assert!(shown.out.contains(part), "{part}: {shown:?}");
+    }
+}
+
+async fn show_of_an_unused_name_is_not_an_error(fixture: Fixture) {
+    let unused = json!({
+        "name": "unused", "kind": null, "locked": false, "holders": [], "ttl_ms": null, "queue": [], "token": null,
+        "available": null,
+    });
+    assert_eq!(fixture.objects(&["show", "--json", "unused"]).await, [unused]);
+    let shown = fixture.run(&["show", "unused"]).await;
+    assert!(shown.code == Some(0) && shown.out.contains("held by none"), "{shown:?}");
+}
+
+async fn a_queue_is_shown_in_order(fixture: Fixture) {
+    let client = fixture.client("holder").await;
+    let lock = client.fair_lock("tickets");
+    let guard = lock.lock().await.unwrap();
+    let mut waiters = Vec::new();
+    for (index, label) in ["first", "second"].into_iter().enumerate() {
+        let waiter = fixture.client(label).await;
+        let lock = waiter.fair_lock("tickets");
+        waiters.push(tokio::spawn(async move { lock.lock().await.unwrap().unlock().await.unwrap() }));
+        while client.fair_lock("tickets").inspect().await.unwrap().queue.len() <= index {
+            tokio::task::yield_now().await;
+        }
+        fixture.until_identified(&[&waiter]).await;
+    }
+    let objects = fixture.objects(&["show", "--json", "tickets"]).await;
+    let labels: Vec<_> =
+        objects[0]["queue"].as_array().unwrap().iter().map(|waiter| &waiter["label"]).collect();
+    assert_eq!(labels, ["first", "second"], "{objects:?}");
+    assert_eq!(objects[0]["kind"], "fair-lock", "{objects:?}");
+    let listed = fixture.run(&["ls"]).await;
+    assert!(listed.out.lines().next().unwrap().contains("QUEUE"), "{listed:?}");
+    guard.unlock().await.unwrap();
+    for waiter in waiters {
+        waiter.await.unwrap();
+    }
+}
+
+fn owners(object: &Value) -> Vec<String> {
+    let holders = object["holders"].as_array().unwrap().iter();
+    let mut owners: Vec<_> = holders.map(|holder| holder["owner"].as_str().unwrap().to_owned()).collect();
+    owners.sort();
+    owners
+}

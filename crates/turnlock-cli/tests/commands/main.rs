@@ -1,0 +1,68 @@
+//! Tests of all commands except `run`: the real program on real stores, with and without a terminal.
+
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+mod bench;
+mod closed_stdout;
+mod errors;
+mod fixture;
+mod force_unlock;
+mod json_fields;
+mod ls_and_show;
+mod program;
+mod store;
+mod terminal;
+mod terminal_output;
+mod untrusted_names;
+mod watch;
+mod without_store;
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use fixture::Fixture;
+use libtest_mimic::{Arguments, Trial};
+use store::Store;
+
+/// Time limit of one case.
+const LIMIT: Duration = Duration::from_secs(180);
+
+/// The stores that common cases run on.
+const STORES: &[Store] = &[Store::Redis, Store::File];
+
+/// A case: its name and its function.
+type Case = (&'static str, fn(Fixture) -> CaseFuture);
+type CaseFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Makes cases of `async fn(Fixture)`.
+macro_rules! cases {
+    ($($case:ident),* $(,)?) => { &[$((stringify!($case), |fixture| Box::pin($case(fixture)))),*] };
+}
+pub(crate) use cases;
+
+fn main() {
+    let common = [
+        ls_and_show::CASES,
+        untrusted_names::CASES,
+        json_fields::CASES,
+        watch::CASES,
+        force_unlock::CASES,
+        terminal_output::CASES,
+        closed_stdout::CASES,
+        bench::CASES,
+    ];
+    let mut trials = Vec::new();
+    for store in STORES {
+        trials.extend(common.concat().into_iter().map(|case| trial(*store, case)));
+    }
+    trials.extend(errors::CASES.iter().map(|case| trial(Store::Redis, *case)));
+    trials.extend(without_store::CASES.iter().map(|case| trial(Store::Memory, *case)));
+    turnlock_testkit::run(&Arguments::from_args(), trials).exit();
+}
+
+fn trial(store: Store, (name, case): Case) -> Trial {
+    let title = format!("{}::{name}", store.name());
+    turnlock_testkit::trial(&title, store.missing(), LIMIT, move || async move {
+        case(Fixture::new(store).await).await;
+    })
+}

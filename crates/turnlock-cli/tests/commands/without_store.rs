@@ -1,0 +1,86 @@
+//! Commands that need no store (help, man, completions, acl), and arguments that are rejected.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+use crate::fixture::Fixture;
+use crate::program::Program;
+use crate::{Case, cases};
+
+pub(crate) const CASES: &[Case] = cases![
+    help_and_manual_list_all_exit_codes,
+    completions_exist_for_every_shell,
+    an_acl_rule_allows_only_the_selected_kinds,
+    a_usage_error_exits_with_64,
+    a_name_that_is_not_utf_8_exits_with_64,
+    memory_is_rejected_by_commands_that_inspect,
+];
+
+async fn help_and_manual_list_all_exit_codes(fixture: Fixture) {
+    let help = fixture.run(&["--help"]).await;
+    let manual = fixture.run(&["man"]).await;
+    for code in ["0", "1", "64", "65", "69", "70", "77", "79", "126", "127", "128+n"] {
+        assert!(help.out.lines().any(|line| line.trim() == code), "{code}: {}", help.out);
+        assert!(manual.out.lines().any(|line| line == format!("\\fB{code}\\fR")), "{code}: {}", manual.out);
+    }
+    for part in ["ENVIRONMENT", "FILES", "EXAMPLES", "TURNLOCK_STORE"] {
+        assert!(help.out.contains(part) && manual.out.contains(part), "{part}");
+    }
+}
+
+async fn completions_exist_for_every_shell(fixture: Fixture) {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let ended = fixture.run(&["completions", shell]).await;
+        assert!(ended.code == Some(0) && ended.out.contains("turnlock"), "{shell}: {}", ended.err);
+    }
+}
+
+async fn an_acl_rule_allows_only_the_selected_kinds(fixture: Fixture) {
+    let arguments = ["acl", "orders:*", "--user", "shop", "--for", "plain-lock"];
+    let rule = fixture.run(&arguments).await;
+    assert!(rule.out.starts_with("ACL SETUSER shop reset on >PASSWORD resetchannels ~orders:* "), "{rule:?}");
+    assert!(rule.out.contains(" +get ") && !rule.out.contains("hset"), "{rule:?}");
+    let two = fixture.run(&["acl", "--for", "plain-lock,fair-lock", "--doctor", "--finding"]).await;
+    assert!(["+lpop", "+info", "+scan"].iter().all(|right| two.out.contains(right)), "{two:?}");
+    let cluster = fixture.run(&["acl", "--for", "lock", "--cluster"]).await;
+    assert!(cluster.out.contains("+spublish"), "{cluster:?}");
+}
+
+async fn a_usage_error_exits_with_64(fixture: Fixture) {
+    for arguments in [
+        &[][..],
+        &["fly"],
+        &["ls", "--limit", "0"],
+        &["show"],
+        &["show", ""],
+        &["unlock", "a"],
+        &["watch", "--interval", "soon"],
+        &["acl", "--for", "teapot"],
+        &["acl", "--user", "two arguments"],
+        &["acl", "a\nb"],
+        &["bench", "--tasks", "0"],
+        &["completions", "teashell"],
+        &["--store", "teapot://", "ls"],
+    ] {
+        let ended = fixture.run(arguments).await;
+        assert_eq!((ended.code, ended.out.as_str()), (Some(64), ""), "{arguments:?}: {ended:?}");
+        assert!(!ended.err.is_empty(), "{arguments:?}");
+    }
+}
+
+async fn a_name_that_is_not_utf_8_exits_with_64(_: Fixture) {
+    for arguments in [&["ls"][..], &["show"], &["watch"], &["unlock", "--force", "--yes"]] {
+        let ended = Program::new(arguments).with_argument(OsStr::from_bytes(b"a\xffb")).run().await;
+        assert!(ended.code == Some(64) && ended.err.contains("UTF-8"), "{arguments:?}: {ended:?}");
+    }
+}
+
+async fn memory_is_rejected_by_commands_that_inspect(fixture: Fixture) {
+    for arguments in [&["ls"][..], &["show", "a"], &["watch"], &["unlock", "--force", "--yes", "a"]] {
+        let ended = fixture.run(arguments).await;
+        assert_eq!(ended.code, Some(64), "{ended:?}");
+        assert!(ended.err.contains("memory:// is private to one process"), "{ended:?}");
+    }
+    assert_eq!(fixture.run(&["doctor"]).await.code, Some(0));
+    assert_eq!(fixture.run(&["bench", "--time", "0.05"]).await.code, Some(0));
+}

@@ -1,0 +1,194 @@
+//! The states of the models survive serialization, and owners can be removed from each of them.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use turnlock_core::model::{AcquireOptions, Acquired, Claim, CounterOp, Item, Notification, Now, Released};
+use turnlock_core::{Kind, Lease, LockName, Moment, OwnerId};
+
+#[derive(Clone, Debug)]
+enum Step {
+    Acquire { owner: usize, target: u32, permits: u32, waits: bool },
+    Release { owner: usize, target: u32, permits: u32, unsure: bool },
+    Renew { owner: usize },
+    Heartbeat { owner: usize },
+    Perform { op: CounterOp, request: usize },
+    RemoveOwner { owner: usize },
+}
+
+fn steps() -> impl Strategy<Value = Vec<(u64, Step)>> {
+    let owner = 0..4_usize;
+    let op = prop_oneof![
+        (0..5_u64).prop_map(CounterOp::SetOnce),
+        (-3..3_i64).prop_map(CounterOp::Add),
+        (0..5_u64).prop_map(CounterOp::SetTotal),
+        Just(CounterOp::CountDown),
+        Just(CounterOp::Drain),
+    ];
+    let step = prop_oneof![
+        4 => (owner.clone(), 1..3_u32, 1..3_u32, any::<bool>())
+            .prop_map(|(owner, target, permits, waits)| Step::Acquire { owner, target, permits, waits }),
+        3 => (owner.clone(), 0..2_u32, 1..3_u32, any::<bool>())
+            .prop_map(|(owner, target, permits, unsure)| Step::Release { owner, target, permits, unsure }),
+        1 => owner.clone().prop_map(|owner| Step::Renew { owner }),
+        1 => owner.clone().prop_map(|owner| Step::Heartbeat { owner }),
+        2 => (op, 0..6_usize).prop_map(|(op, request)| Step::Perform { op, request }),
+        1 => owner.prop_map(|owner| Step::RemoveOwner { owner }),
+    ];
+    prop::collection::vec((0..3_000_u64, step), 1..40)
+}
+
+fn owner(number: usize) -> OwnerId {
+    OwnerId::from_wire(&format!("{number:032x}"))
+}
+
+fn apply(item: &mut Item, kind: Kind, now: Now, step: &Step) {
+    let name = LockName::of(kind, "", "n").expect("a valid name");
+    let options = |waits| AcquireOptions {
+        lease: Lease::new(Duration::from_secs(5)).expect("a lease"),
+        waits,
+        highest_token: 7,
+    };
+    // A kind without such a step returns an error, which changes nothing.
+    let _ = match *step {
+        Step::Acquire { owner: number, target, permits, waits } => {
+            let owner = owner(number);
+            let claim = Claim { permits, ..Claim::new(&name, &owner, target) };
+            item.acquire(now, &claim, &options(waits)).map(drop)
+        }
+        Step::Release { owner: number, target, permits, unsure } => {
+            let owner = owner(number);
+            item.release(now, &Claim { permits, unsure, ..Claim::new(&name, &owner, target) }).map(drop)
+        }
+        Step::Renew { owner: number } => {
+            let owner = owner(number);
+            item.renew(now, &Claim::new(&name, &owner, 1), Some(Lease::WATCHDOG)).map(drop)
+        }
+        Step::Heartbeat { owner: number } => item.heartbeat(now, &owner(number)).map(drop),
+        Step::Perform { op, request } => item.perform(now, kind, op, &owner(100 + request)).map(drop),
+        Step::RemoveOwner { owner: number } => {
+            let gone = owner(number);
+            item.remove_owners(now, |owner| *owner == gone);
+            assert!(!mentions(item, &gone));
+            Ok(())
+        }
+    };
+}
+
+fn mentions(item: &Item, owner: &OwnerId) -> bool {
+    let owners = item.owners();
+    owners.holders.iter().chain(&owners.waiters).any(|found| found == owner)
+}
+
+proptest! {
+    #[test]
+    fn a_stored_state_is_read_back_unchanged(steps in steps()) {
+        for kind in Kind::ALL {
+            let mut item = Item::new(kind);
+            let mut micros = 0;
+            for (pause, step) in &steps {
+                micros += pause * 1_000;
+                let now = Now { moment: Moment::from_micros(micros), wall: micros };
+                apply(&mut item, kind, now, step);
+                let text = serde_json::to_string(&item).expect("serializable");
+                let read: Item = serde_json::from_str(&text).expect("deserializable");
+                prop_assert_eq!(&read, &item, "{}", text);
+                // Every visible holder has an owner, so that it can be removed.
+                let snapshot = item.snapshot(now, kind).expect("its own kind");
+                for holder in snapshot.holders {
+                    prop_assert!(mentions(&item, &holder.owner));
+                }
+            }
+        }
+    }
+}
+
+const NOW: Now = Now { moment: Moment::from_micros(0), wall: 5 };
+const OPTIONS: AcquireOptions = AcquireOptions { lease: Lease::WATCHDOG, waits: true, highest_token: 0 };
+
+fn acquire(item: &mut Item, kind: Kind, number: usize) -> Acquired {
+    let (name, owner) = (LockName::of(kind, "", "n").expect("a valid name"), owner(number));
+    item.acquire(NOW, &Claim::new(&name, &owner, 1), &OPTIONS).expect("its own kind").0
+}
+
+#[test]
+fn removing_a_holder_notifies_the_next_waiter() {
+    for kind in
+        [Kind::Lock, Kind::Fenced, Kind::Fair, Kind::Write, Kind::Read, Kind::Semaphore, Kind::Permits]
+    {
+        let mut item = Item::new(kind);
+        let _ = item.perform(NOW, kind, CounterOp::SetOnce(1), &owner(9));
+        assert!(
+            matches!(acquire(&mut item, kind, 1), Acquired::Granted | Acquired::GrantedWith { .. }),
+            "{kind:?}"
+        );
+        let refused = if kind == Kind::Read { Kind::Write } else { kind };
+        assert!(matches!(acquire(&mut item, refused, 2), Acquired::Busy { .. }), "{kind:?}");
+        let expected =
+            if kind == Kind::Fair { Notification::Waiter(owner(2)) } else { Notification::Subscribers };
+        assert_eq!(item.remove_owners(NOW, |gone| *gone == owner(3)), Notification::None, "{kind:?}");
+        assert_eq!(item.remove_owners(NOW, |gone| *gone == owner(1)), expected, "{kind:?}");
+        assert!(
+            matches!(acquire(&mut item, refused, 2), Acquired::Granted | Acquired::GrantedWith { .. }),
+            "{kind:?}"
+        );
+    }
+}
+
+#[test]
+fn a_removed_waiter_blocks_no_owner() {
+    let mut fair = Item::new(Kind::Fair);
+    for number in 1..=3 {
+        acquire(&mut fair, Kind::Fair, number);
+    }
+    assert_eq!(fair.remove_owners(NOW, |gone| *gone == owner(2)), Notification::None, "the lock is held");
+    let name = LockName::of(Kind::Fair, "", "n").expect("a valid name");
+    let released = fair.release(NOW, &Claim::new(&name, &owner(1), 0)).expect("its own kind");
+    assert_eq!(released, (Released::Freed, Notification::Waiter(owner(3))));
+    let mut both = Item::new(Kind::Read);
+    acquire(&mut both, Kind::Read, 1);
+    acquire(&mut both, Kind::Write, 2);
+    assert!(matches!(acquire(&mut both, Kind::Read, 3), Acquired::Busy { .. }), "a writer waits");
+    assert_eq!(both.remove_owners(NOW, |gone| *gone == owner(2)), Notification::Subscribers);
+    assert_eq!(acquire(&mut both, Kind::Read, 3), Acquired::Granted);
+}
+
+#[test]
+fn tokens_and_permits_survive_a_reboot() {
+    let mut fenced = Item::new(Kind::Fenced);
+    assert_eq!(acquire(&mut fenced, Kind::Fenced, 1), Acquired::GrantedWith { token: 5 });
+    fenced.reset_after_reboot(NOW);
+    assert_eq!(acquire(&mut fenced, Kind::Fenced, 2), Acquired::GrantedWith { token: 6 });
+    for kind in [Kind::Semaphore, Kind::Permits] {
+        let mut item = Item::new(kind);
+        item.perform(NOW, kind, CounterOp::SetOnce(1), &owner(9)).expect("its own kind");
+        acquire(&mut item, kind, 1);
+        item.reset_after_reboot(NOW);
+        assert_eq!(item.snapshot(NOW, kind).expect("its own kind").number, Some(1), "{kind:?}");
+        assert_eq!(
+            acquire(&mut item, kind, 1),
+            Acquired::Granted,
+            "requests before the reboot are forgotten"
+        );
+    }
+}
+
+#[test]
+fn the_stored_names_are_those_of_the_file_format() {
+    let stored = |item: &Item| serde_json::to_string(item).expect("serializable");
+    let mut fair = Item::new(Kind::Fair);
+    for number in 1..=2 {
+        acquire(&mut fair, Kind::Fair, number);
+    }
+    assert!(stored(&fair).contains("\"believed_until\""), "{}", stored(&fair));
+    let mut semaphore = Item::new(Kind::Semaphore);
+    semaphore.perform(NOW, Kind::Semaphore, CounterOp::SetOnce(2), &owner(9)).expect("its own kind");
+    for number in 1..=2 {
+        acquire(&mut semaphore, Kind::Semaphore, number);
+    }
+    let name = LockName::of(Kind::Semaphore, "", "n").expect("a valid name");
+    semaphore.release(NOW, &Claim::new(&name, &owner(1), 0)).expect("its own kind");
+    semaphore.remove_owners(NOW, |gone| *gone == owner(2));
+    let text = stored(&semaphore);
+    assert!(text.contains("\"GivenBack\"") && text.contains("\"Void\""), "{text}");
+}

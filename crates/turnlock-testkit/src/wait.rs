@@ -1,0 +1,68 @@
+//! Waits with a time limit and a description.
+
+use std::panic::Location;
+use std::time::{Duration, Instant};
+
+use crate::TimedOut;
+
+/// How long [`eventually`] sleeps between two probes.
+const POLL: Duration = Duration::from_millis(5);
+
+/// Calls `probe` every 5 ms, at least once, until it returns `true`.
+///
+/// Panics with [`TimedOut`] after `limit`, even if a probe is still running. The message has `what`, the
+/// limit and the location of the call.
+#[track_caller]
+pub fn eventually<F, Fut>(what: &str, limit: Duration, mut probe: F) -> impl Future<Output = ()>
+where
+    F: FnMut() -> Fut,
+    Fut: Future<Output = bool>,
+{
+    // Not an `async fn`: these do not have the location of their caller.
+    let caller = Location::caller();
+    async move {
+        let began = Instant::now();
+        let succeeded = tokio::time::timeout(limit, async {
+            while !probe().await {
+                tokio::time::sleep(POLL).await;
+            }
+        });
+        if succeeded.await.is_err() {
+            TimedOut::fail(began, limit, &format!("{what}: not true within {limit:?} (called at {caller})"));
+        }
+    }
+}
+
+/// Runs `future` and returns its output.
+///
+/// If it is not complete after `limit`, drops it and panics with [`TimedOut`]. The message has `what`, the
+/// limit and the location of the call.
+#[track_caller]
+pub fn within<F: Future>(limit: Duration, what: &str, future: F) -> impl Future<Output = F::Output> {
+    let caller = Location::caller();
+    async move {
+        let began = Instant::now();
+        let output = tokio::time::timeout(limit, future).await;
+        output.unwrap_or_else(|_| {
+            TimedOut::fail(
+                began,
+                limit,
+                &format!("{what}: not complete within {limit:?} (called at {caller})"),
+            )
+        })
+    }
+}
+
+/// Asserts that at most `limit` has passed since `began`; otherwise panics with [`TimedOut`].
+#[track_caller]
+pub fn in_time(what: &str, began: Instant, limit: Duration) {
+    let took = began.elapsed();
+    if took > limit {
+        let caller = Location::caller();
+        TimedOut::fail(
+            began,
+            limit,
+            &format!("{what}: took {took:?}, not within {limit:?} (called at {caller})"),
+        );
+    }
+}

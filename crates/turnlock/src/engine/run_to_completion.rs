@@ -1,0 +1,148 @@
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
+use tokio::sync::{Notify, mpsc};
+
+/// A future that must run to completion.
+pub(crate) type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Runs futures that have no caller: requests whose caller was dropped, and releases of dropped guards.
+///
+/// `spawn` does not block, needs no runtime and does not fail, so a destructor can call it. When the engine's
+/// runtime is gone, the future is dropped, and what it would have released ends with its lease.
+#[derive(Clone, Debug)]
+pub(crate) struct BackgroundTasks {
+    sender: mpsc::UnboundedSender<Work>,
+    counter: Arc<Counter>,
+}
+
+/// Counts the tasks that have not finished.
+#[derive(Debug, Default)]
+struct Counter {
+    pending: AtomicUsize,
+    finished: Notify,
+}
+
+impl BackgroundTasks {
+    /// Returns the handle, and the runner to be spawned on the engine's runtime.
+    pub(crate) fn new() -> (Self, impl Future<Output = ()> + Send) {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        (Self { sender, counter: Arc::default() }, run(receiver))
+    }
+
+    /// Runs `work` in the background.
+    pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.counter.pending.fetch_add(1, Ordering::AcqRel);
+        let task = PendingTask(Arc::clone(&self.counter));
+        // Fails only if the runner is gone; then the work is dropped.
+        let _ = self.sender.send(Box::pin(async move {
+            work.await;
+            drop(task);
+        }));
+    }
+
+    /// Returns `true` if the engine's runtime is gone, so that no task runs.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.sender.is_closed()
+    }
+
+    /// The number of tasks that have not finished.
+    pub(crate) fn pending(&self) -> usize {
+        self.counter.pending.load(Ordering::Acquire)
+    }
+
+    /// Waits until a task finishes.
+    pub(crate) async fn progress(&self) {
+        self.counter.finished.notified().await;
+    }
+
+    /// Waits until all tasks have finished.
+    pub(crate) async fn drained(&self) {
+        while self.pending() > 0 {
+            // Checked periodically: one notification wakes one of several waiting callers.
+            let _ = tokio::time::timeout(Duration::from_millis(20), self.progress()).await;
+        }
+    }
+}
+
+/// Counts as one pending task until it is dropped.
+struct PendingTask(Arc<Counter>);
+
+impl Drop for PendingTask {
+    fn drop(&mut self) {
+        self.0.pending.fetch_sub(1, Ordering::AcqRel);
+        self.0.finished.notify_one();
+    }
+}
+
+/// Runs all tasks concurrently, until all handles are dropped and all tasks have finished.
+async fn run(mut receiver: mpsc::UnboundedReceiver<Work>) {
+    let mut running = FuturesUnordered::new();
+    let mut open = true;
+    while open || !running.is_empty() {
+        tokio::select! {
+            work = receiver.recv(), if open => match work {
+                Some(work) => running.push(catch_panic(work)),
+                None => open = false,
+            },
+            Some(()) = running.next(), if !running.is_empty() => {}
+        }
+    }
+}
+
+/// Runs one task. A panic must not stop the other tasks.
+async fn catch_panic(work: Work) {
+    if AssertUnwindSafe(work).catch_unwind().await.is_err() {
+        tracing::error!("background task panicked, what it was to release ends with its lease");
+    }
+}
+
+/// A future that is always completed: by its caller or, if the caller drops it, by [`BackgroundTasks`].
+///
+/// In the background its result is dropped, so a result that must be undone undoes itself on drop. A future
+/// that was never polled has done nothing, and is only dropped.
+pub(crate) struct RunToCompletion<'a, T: Send + 'static> {
+    work: Option<Pin<Box<dyn Future<Output = T> + Send>>>,
+    is_started: bool,
+    background: &'a BackgroundTasks,
+}
+
+impl<'a, T: Send + 'static> RunToCompletion<'a, T> {
+    pub(crate) fn new(
+        background: &'a BackgroundTasks,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Self {
+        Self { work: Some(Box::pin(work)), is_started: false, background }
+    }
+}
+
+impl<T: Send + 'static> Future for RunToCompletion<'_, T> {
+    type Output = T;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
+        self.is_started = true;
+        // Taken out during the poll, so that a future that panicked is not polled again in the background.
+        let Some(mut work) = self.work.take() else {
+            return Poll::Pending;
+        };
+        let poll = work.as_mut().poll(context);
+        if poll.is_pending() {
+            self.work = Some(work);
+        }
+        poll
+    }
+}
+
+impl<T: Send + 'static> Drop for RunToCompletion<'_, T> {
+    fn drop(&mut self) {
+        if let Some(work) = self.work.take().filter(|_| self.is_started) {
+            self.background.spawn(async move { drop(work.await) });
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Leases of a memory store follow tokio's clock when it is paused.
+
+use std::time::{Duration, Instant};
+
+use turnlock::{Client, LostReason, MemoryStore};
+
+fn client() -> Client {
+    Client::builder().memory(&MemoryStore::new()).expect("a memory store")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fixed_lease_ends_on_the_paused_clock() {
+    let began = Instant::now();
+    let client = client();
+    let lock = client.lock("orders").with_lease(Duration::from_secs(3_600));
+    let guard = lock.lock().await.expect("free");
+    tokio::time::advance(Duration::from_secs(3_500)).await;
+    assert!(guard.is_valid());
+    assert!(lock.try_lock().await.expect("a reply").is_busy());
+    tokio::time::advance(Duration::from_secs(101)).await;
+    assert!(!guard.is_valid());
+    let next = lock.try_lock().await.expect("a reply").acquired();
+    assert!(next.is_some(), "the lease has ended on the store");
+    assert!(began.elapsed() < Duration::from_secs(600), "an hour has not passed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_loss_is_reported_without_waiting_in_real_time() {
+    let client = client();
+    let guard = client.lock("orders").with_lease(Duration::from_secs(3_600)).lock().await.expect("free");
+    let began = (Instant::now(), tokio::time::Instant::now());
+    assert_eq!(guard.lost().await, LostReason::Expired);
+    let (real, virtual_time) = (began.0.elapsed(), began.1.elapsed());
+    assert!(virtual_time > Duration::from_secs(3_500), "{virtual_time:?}");
+    assert!(real < Duration::from_secs(600), "{real:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_watchdog_renews_on_the_paused_clock() {
+    let client = client();
+    let guard = client.lock("orders").await.expect("free");
+    tokio::time::sleep(Duration::from_secs(24 * 3_600)).await;
+    assert!(guard.is_valid(), "renewed for a day");
+    guard.unlock().await.expect("held");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_gets_the_lock_when_the_lease_ends() {
+    let client = client();
+    let lease = Duration::from_secs(600);
+    let guard = client.lock("orders").with_lease(lease).lock().await.expect("free");
+    let began = tokio::time::Instant::now();
+    let next = client.lock("orders").await.expect("free after the lease");
+    let waited = began.elapsed();
+    assert!(waited >= lease && waited < lease * 2, "{waited:?}");
+    drop((guard, next));
+}
