@@ -93,7 +93,7 @@ pub(crate) struct WatchArguments {
     /// Print one JSON object per line for each lock that changes
     #[arg(long)]
     pub(crate) json: bool,
-    /// Time between two queries, at least 50ms
+    /// Time between two queries; less than 50ms counts as 50ms
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = watch_interval)]
     pub(crate) interval: Duration,
     /// Show at most N locks
@@ -109,7 +109,7 @@ pub(crate) struct WatchArguments {
 pub(crate) struct UnlockArguments {
     /// The exact name of the lock
     pub(crate) name: String,
-    /// Required: the holder is not asked, and may keep running while the next holder starts
+    /// Required: the holder is not notified, and may keep running while the next holder starts
     #[arg(long, required = true)]
     pub(crate) force: bool,
     /// Only if this owner holds the lock. Takes the owner id that show prints

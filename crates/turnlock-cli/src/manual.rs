@@ -64,7 +64,7 @@ pub(crate) const SECTIONS: &[Section] = &[
             ),
             ("turnlock run -n nightly -- ./backup.sh", "A second backup does not wait: it exits with 1"),
             (
-                "turnlock --store redis://cache.example run --at-least 10m report -- ./report.sh",
+                "turnlock --store redis://cache.example run -n -E 0 --at-least 9m report -- ./report.sh",
                 "One run per ten minutes across a fleet, from the cron of each machine",
             ),
             ("turnlock ls 'orders:*'", "List locks and their holders"),

@@ -47,7 +47,8 @@ pub(crate) struct RunArguments {
     /// Lease of a renewed lock: how long the lock stays held if this program dies
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration::parse)]
     pub(crate) watchdog: Duration,
-    /// Hold the lock at least this long from its grant, even if the command ends sooner: one run per period across a fleet
+    /// Hold the lock at least this long from its grant, even if the command ends sooner. With -n: one run per
+    /// period across a fleet
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     pub(crate) at_least: Option<Duration>,
     /// What to do with the command when the lock is about to be lost

@@ -37,12 +37,12 @@ impl Doubt {
     /// Creates the doubt about a hold that may exist until `end`.
     ///
     /// No request is under way: any reply to an undo settles it.
-    pub fn of_standing_hold(end: Moment) -> Self {
+    pub fn of_existing_hold(end: Moment) -> Self {
         Self { connection: NO_CONNECTION, arrival_end: Moment::from_micros(0), expiry: end }
     }
 
     /// Returns `true` if no request is under way, and only a hold may exist.
-    pub fn is_of_standing_hold(self) -> bool {
+    pub fn is_of_existing_hold(self) -> bool {
         self.arrival_end == Moment::from_micros(0)
     }
 

@@ -29,6 +29,16 @@ impl Moment {
     }
 }
 
+impl std::ops::Sub<Duration> for Moment {
+    type Output = Self;
+
+    /// Saturates at the origin.
+    fn sub(self, duration: Duration) -> Self {
+        let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
+        Self(self.0.saturating_sub(micros))
+    }
+}
+
 impl Add<Duration> for Moment {
     type Output = Self;
 

@@ -84,14 +84,14 @@ async fn main() {
 
 async fn round_trip(connection: &mut MultiplexedConnection) -> Duration {
     let start = Instant::now();
-    redis::cmd("PING").query_async::<()>(connection).await.expect("an answer");
+    redis::cmd("PING").query_async::<()>(connection).await.expect("a reply");
     start.elapsed()
 }
 
 /// An unlock of a majority leaves the others to the background.
 async fn until_free(locks: &[Lock]) {
     for lock in locks {
-        while lock.is_locked().await.expect("an answer") {}
+        while lock.is_locked().await.expect("a reply") {}
     }
 }
 

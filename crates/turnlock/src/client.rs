@@ -80,12 +80,12 @@ impl Client {
     /// | the memory of this process | `memory://` |
     /// | another store in the memory of this process | `memory://NAME` |
     ///
-    /// `valkey` can stand for `redis`. The default port is 6379, and 26379 for sentinels. An IPv6 address is written in
+    /// `valkey` can replace `redis`. The default port is 6379, and 26379 for sentinels. An IPv6 address is written in
     /// brackets. A password without a user (`redis://:password@host`) is that of the default user. In user, password and
     /// master name, the characters `/ ? # @ %` are written `%2F %3F %23 %40 %25`.
     ///
     /// A file store needs no server, and a Unix system. The file is created if it does not exist, for this user only; the
-    /// directory must exist. The locks of a process that dies are free within a second, whatever their lease, and so are
+    /// directory must exist. The locks of a process that dies are free within a second, whatever their lease (except holds of `unlock_after`), and so are
     /// all locks after a restart of the machine. The default file is `turnlock/locks` in `XDG_STATE_HOME`, or in
     /// `~/.local/state`.
     ///
@@ -136,8 +136,8 @@ impl Client {
     /// is in the queue: its waiters send a heartbeat every second, and are removed after four seconds without one.
     ///
     /// A waiter whose process was paused or disconnected for that long has lost its position. It notices within a second,
-    /// and queues again at the end. So does one that Redisson removes: its `tryLockAsync`, when it gives up, moves the
-    /// deadlines of all waiters behind it by five minutes. A queue of Java waiters only follows Redisson's deadlines.
+    /// and queues again at the end. So does one that Redisson removes: its `tryLockAsync`, when it gives up, lowers
+    /// the deadlines of all waiters behind it by five minutes. A queue of Java waiters only follows Redisson's deadlines.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {

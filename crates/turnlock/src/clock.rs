@@ -23,8 +23,12 @@ pub(crate) fn now() -> Moment {
     match FOLLOWED.get() {
         None => system_now(),
         Some((instant, moment)) => {
-            // Off a runtime, tokio's clock is the system's.
-            *moment + tokio::time::Instant::now().into_std().saturating_duration_since(*instant)
+            // On other runtimes and threads, tokio's clock is the system's.
+            let now = tokio::time::Instant::now().into_std();
+            match now.checked_duration_since(*instant) {
+                Some(after) => *moment + after,
+                None => *moment - instant.duration_since(now),
+            }
         }
     }
 }
@@ -32,7 +36,7 @@ pub(crate) fn now() -> Moment {
 /// Follows tokio's clock from now on, in the whole process, if it is paused on the current runtime.
 pub(crate) fn follow_if_paused() {
     if is_paused() {
-        FOLLOWED.get_or_init(|| (tokio::time::Instant::now().into_std(), system_now()));
+        FOLLOWED.get_or_init(|| (Instant::now(), system_now()));
     }
 }
 

@@ -47,7 +47,8 @@ pub enum Error {
     },
     /// The owner would wait for itself.
     ///
-    /// It reads and asks to write, or asks again for a lock that is not reentrant. Release the first hold before.
+    /// It reads and requests the write lock, or requests again a lock that is not reentrant. Release the first hold
+    /// first. Calls that do not wait are busy instead.
     #[error("waiting for {name:?} would be a deadlock: {reason}")]
     WouldDeadlock {
         /// The name of the lock.
@@ -103,11 +104,11 @@ pub enum Error {
         found: String,
     },
     /// The name is in use as another kind of primitive. Nothing was changed.
-    #[error("{name:?} is in use as a {}; a {expected} was asked for", found.primitive())]
+    #[error("{name:?} is in use as a {}; a {expected} was requested", found.primitive())]
     WrongKind {
         /// The name.
         name: String,
-        /// The kind that was asked for.
+        /// The requested kind.
         expected: Kind,
         /// The kind that was found.
         found: Kind,
@@ -151,9 +152,21 @@ pub enum Error {
 impl Error {
     /// Returns `true` if the same call can succeed later: the store was not available.
     ///
-    /// The client has retried already, for the wait of the caller or [`retry_for`](crate::Builder::retry_for).
+    /// The client has retried already, for the wait of the caller or [`retry_for`](crate::Builder::retry_for). On a store
+    /// without replicas, [`NotEnoughReplicas`](Error::NotEnoughReplicas) is permanent.
     pub fn is_retryable(&self) -> bool {
         matches!(self, Self::Unavailable { .. } | Self::NotEnoughReplicas { .. })
+    }
+
+    /// The error with its causes in one line, for log lines.
+    pub(crate) fn with_causes(&self) -> String {
+        let mut text = self.to_string();
+        let mut source = std::error::Error::source(self);
+        while let Some(cause) = source {
+            text = format!("{text}: {cause}");
+            source = cause.source();
+        }
+        text
     }
 
     pub(crate) fn bad_setting(setting: &'static str, reason: impl Into<String>) -> Self {

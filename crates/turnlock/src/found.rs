@@ -47,7 +47,7 @@ impl Found {
                     | Error::Unsupported(_),
                 ) => {}
                 Err(error) if error.is_retryable() => {
-                    tracing::debug!(%error, "inspection of a found lock failed");
+                    tracing::debug!(error = %error.with_causes(), "inspection of a found lock failed");
                     is_complete = false;
                 }
                 Err(error) => return Err(error),

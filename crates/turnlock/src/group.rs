@@ -129,8 +129,11 @@ impl Group {
             if let Some(lost) = self.lost() {
                 return lost;
             }
-            let mut ends: FuturesUnordered<_> =
-                self.standing().into_iter().map(|hold| async move { hold.until_lost().await }).collect();
+            let mut ends: FuturesUnordered<_> = self
+                .remaining_holds()
+                .into_iter()
+                .map(|hold| async move { hold.until_lost().await })
+                .collect();
             if ends.is_empty() {
                 // Released.
                 return std::future::pending().await;
@@ -139,7 +142,7 @@ impl Group {
         }
     }
 
-    fn standing(&self) -> Vec<Arc<Hold>> {
+    fn remaining_holds(&self) -> Vec<Arc<Hold>> {
         let state = self.state();
         let holds = state.guards.iter().map(|(_, guard)| guard.hold());
         holds.filter(|hold| hold.lost().is_none()).map(Arc::clone).collect()

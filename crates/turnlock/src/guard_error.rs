@@ -6,8 +6,10 @@ use crate::guard::Guard;
 
 /// The error of an operation that consumes a guard, with the guard.
 ///
-/// A refused call does not release the lock: [`into_guard`](GuardError::into_guard) returns the guard. The `?`
-/// operator converts this into an [`Error`], and drops the guard, which releases the lock.
+/// A refused call does not release the lock: [`into_guard`](GuardError::into_guard) returns the guard.
+///
+/// In a function that returns [`Error`], the `?` operator converts this and drops the guard, which releases the lock. A
+/// boxed error, as anyhow's, keeps the guard and the lock: use `.map_err(turnlock::Error::from)?`.
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 use turnlock_core::{ClientId, OwnerId};
 
-/// The host, process and label of a client: shows people who holds a lock.
+/// The host, process and label of a client, for people who inspect locks.
 ///
 /// A turnlock client writes this record to the store after its first request for a lock, in the background, and again
 /// about every 20 minutes while it is in use. Requests for permits and latches do not write it. The record expires

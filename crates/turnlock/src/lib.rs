@@ -21,7 +21,7 @@
 //! - One holder at a time, across processes and languages, provided that the store keeps its data: see [`Guard`].
 //! - The lock of a process that dies is free when its lease ends, after 30 s by default.
 //! - A holder that cannot renew learns of it by [`Guard::lost`] *before* the store can grant the lock to another.
-//! - A future of this crate can be dropped at any time, and leaves no lock behind.
+//! - An acquire or release future can be dropped at any time, and leaves no lock behind.
 //! - Waiters are woken by a message, and poll at least once a second. Waiters of one client are served in order.
 //!
 //! # Choosing a primitive
@@ -44,7 +44,7 @@
 //! | store | excludes | survives |
 //! |---|---|---|
 //! | `memory://` | the tasks of one process: for tests | nothing |
-//! | `file:` | the processes of one machine | nothing needs to: locks end with their process |
+//! | `file:` | the processes of one machine | nothing: a reboot frees all locks |
 //! | `redis://` | all clients of the server | a restart, with persistence |
 //! | `redis+sentinel://`, `redis+cluster://` | all clients | a fail-over, with [`Lock::with_replicas`] |
 //!

@@ -277,7 +277,7 @@ impl Lock {
         Ok(self.inspect().await?.ttl)
     }
 
-    /// Releases the lock by force, whoever holds it, and wakes the waiters.
+    /// Releases the lock of any owner by force, and wakes the waiters.
     ///
     /// Returns `true` if it was held. Of a read-write lock, releases only the side of this handle.
     ///
@@ -429,7 +429,7 @@ impl<'a> IntoFuture for &'a Lock {
     }
 }
 
-/// An owner in its own way: an error for a caller that waits, busy for one that does not.
+/// Returns the error to a caller that waits, and busy to one that does not.
 fn deadlock_or_busy(wait_limit: WaitLimit, error: Error) -> Result<Option<Guard>, Error> {
     if wait_limit == WaitLimit::None { Ok(None) } else { Err(error) }
 }

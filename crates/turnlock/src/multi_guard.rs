@@ -137,7 +137,7 @@ impl MultiGuard {
             (Ok(output), None) => match self.unlock().await {
                 Err(error @ Error::Lost { .. }) => Err(error),
                 Err(error) => {
-                    tracing::warn!(%error, "release failed after the body returned");
+                    tracing::warn!(error = %error.with_causes(), "release failed after the body returned");
                     Ok(output)
                 }
                 Ok(()) => Ok(output),

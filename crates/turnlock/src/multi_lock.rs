@@ -27,7 +27,7 @@ use crate::try_acquire::TryAcquire;
 /// The locks can be of any kind, of one client or several, on one server or several.
 ///
 /// Each member is held as if it was acquired alone: it excludes other owners of that member, and Redisson's `MultiLock`
-/// over the same names in any order. No other key is used. All members are asked at the same time, so an acquire takes
+/// over the same names in any order. No other key is used. All members are requested at the same time, so an acquire takes
 /// as long as the slowest member. **Nothing is held while it waits**, so two of them that share members cannot block
 /// each other.
 ///
@@ -163,25 +163,35 @@ impl MultiLock {
     /// # Cancel safety
     ///
     /// Cancel safe. `body` is dropped, then the members are released.
-    pub async fn run<B, F>(&self, body: B) -> Result<F::Output, Error>
+    #[track_caller]
+    pub fn run<B, F>(&self, body: B) -> impl Future<Output = Result<F::Output, Error>> + use<'_, B, F>
     where
         B: FnOnce(MultiHeld) -> F,
         F: Future,
     {
-        self.lock().await?.run(body).await
+        let guard = self.lock();
+        async move { guard.await?.run(body).await }
     }
 
     /// Acquires all members within `wait`, runs `body`, and releases them.
     ///
     /// Returns `None` if a member was busy, and `body` did not run. Otherwise as [`run`](MultiLock::run).
-    pub async fn try_run_for<B, F>(&self, wait: Duration, body: B) -> Result<Option<F::Output>, Error>
+    #[track_caller]
+    pub fn try_run_for<B, F>(
+        &self,
+        wait: Duration,
+        body: B,
+    ) -> impl Future<Output = Result<Option<F::Output>, Error>> + use<'_, B, F>
     where
         B: FnOnce(MultiHeld) -> F,
         F: Future,
     {
-        match self.try_lock_for(wait).await?.acquired() {
-            Some(guard) => guard.run(body).await.map(Some),
-            None => Ok(None),
+        let outcome = self.try_lock_for(wait);
+        async move {
+            match outcome.await?.acquired() {
+                Some(guard) => guard.run(body).await.map(Some),
+                None => Ok(None),
+            }
         }
     }
 
@@ -296,7 +306,7 @@ impl MultiLock {
                         Err(error) => refusal.also(Round::Failed(rank, error)),
                     },
                     Some(outcome) = releases.next() => if let Err(error) = outcome {
-                        tracing::warn!(%error, "release of a member failed");
+                        tracing::warn!(error = %error.with_causes(), "release of a member failed");
                     },
                 }
             }

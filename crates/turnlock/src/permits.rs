@@ -97,6 +97,8 @@ impl Permits {
     }
 
     /// Writes to the store since when the permits are taken: [`Guard::announce`].
+    ///
+    /// Does nothing for a [`PermitSemaphore`](crate::PermitSemaphore): a permit id does not contain the client.
     pub async fn announce(&self) -> Result<(), Error> {
         self.guard.announce().await
     }

@@ -22,9 +22,9 @@ use crate::write_guard::WriteGuard;
 /// - Each hold has its own lease. The end of one never shortens another.
 /// - The owner of the write lock can acquire the read lock as well: see [`WriteGuard::downgrade`], [`Lock::lock_with`]
 ///   and [`with_owner`](ReadWriteLock::with_owner).
-/// - An owner that reads and asks to write would wait for itself. This is
-///   [`Error::WouldDeadlock`](crate::Error::WouldDeadlock) for the same thread, explicit owner or guard. For the same
-///   task it is a warning in the log after a second.
+/// - An owner that holds the read lock and requests the write lock would wait for itself. `write` then fails with
+///   [`Error::WouldDeadlock`](crate::Error::WouldDeadlock), for the same thread, explicit owner or guard; `try_write` is
+///   busy. For the same task, a warning is logged after a second.
 /// - A waiting writer registers on the store, for three seconds at a time, and new readers of turnlock wait behind it.
 ///   So a stream of readers does not starve it. Readers of Redisson do not honour this. When a writer releases, waiting
 ///   readers and writers have the same chance.

@@ -25,7 +25,7 @@ use crate::try_acquire::TryAcquire;
 /// The lock survives the loss of any minority of the servers, with or without their data. Give one lock per server,
 /// usually of the same name. The servers must not replicate to each other.
 ///
-/// One holder at a time, provided that no more than a minority loses data that it had confirmed. All servers are asked
+/// One holder at a time, provided that no more than a minority loses data that it had confirmed. All servers are requested
 /// at the same time, and **a slow or dead minority costs no waiting**: the lock is acquired when a majority has granted,
 /// and a server that replies later is added. It is valid for the lease, less the time of the acquire and a margin for
 /// clocks ([`MultiGuard::valid_until`]). Each member is renewed on its own; the lock is lost when less than a majority
@@ -170,25 +170,35 @@ impl RedLock {
     /// # Cancel safety
     ///
     /// Cancel safe. `body` is dropped, then the lock is released.
-    pub async fn run<B, F>(&self, body: B) -> Result<F::Output, Error>
+    #[track_caller]
+    pub fn run<B, F>(&self, body: B) -> impl Future<Output = Result<F::Output, Error>> + use<'_, B, F>
     where
         B: FnOnce(MultiHeld) -> F,
         F: Future,
     {
-        self.lock().await?.run(body).await
+        let guard = self.lock();
+        async move { guard.await?.run(body).await }
     }
 
     /// Acquires the lock within `wait`, runs `body`, and releases the lock.
     ///
     /// Returns `None` if the lock was busy, and `body` did not run. Otherwise as [`run`](RedLock::run).
-    pub async fn try_run_for<B, F>(&self, wait: Duration, body: B) -> Result<Option<F::Output>, Error>
+    #[track_caller]
+    pub fn try_run_for<B, F>(
+        &self,
+        wait: Duration,
+        body: B,
+    ) -> impl Future<Output = Result<Option<F::Output>, Error>> + use<'_, B, F>
     where
         B: FnOnce(MultiHeld) -> F,
         F: Future,
     {
-        match self.try_lock_for(wait).await?.acquired() {
-            Some(guard) => guard.run(body).await.map(Some),
-            None => Ok(None),
+        let outcome = self.try_lock_for(wait);
+        async move {
+            match outcome.await?.acquired() {
+                Some(guard) => guard.run(body).await.map(Some),
+                None => Ok(None),
+            }
         }
     }
 

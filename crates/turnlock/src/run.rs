@@ -157,7 +157,7 @@ impl Runner {
                 Err(error @ Error::Lost { .. }) => Err(error),
                 Err(error) => {
                     // The body ran under the lock: a failed release does not discard its result.
-                    tracing::warn!(%name, %error, "release failed after the body returned");
+                    tracing::warn!(%name, error = %error.with_causes(), "release failed after the body returned");
                     Ok(output)
                 }
                 Ok(()) => Ok(output),

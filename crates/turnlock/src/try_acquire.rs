@@ -1,6 +1,6 @@
 /// The outcome of an attempt that does not wait, or waits for a limited time.
 ///
-/// The methods that begin with `try_` return it. It is not an [`Option`], because the compiler does not warn about
+/// Returned by `try_lock`, `try_read`, `try_write`, `try_acquire`, and their forms with a time limit. It is not an [`Option`], because the compiler does not warn about
 /// an unused `Option`: `lock.try_lock().await?;` would compile, and hold nothing.
 ///
 /// ```
@@ -24,7 +24,7 @@
 pub enum TryAcquire<G> {
     /// The lock or the permits are held until `G` is dropped.
     Acquired(G),
-    /// Another owner holds the lock, or too few permits are free.
+    /// The lock is held, a waiter of this client is ahead, or too few permits are free.
     Busy,
 }
 

@@ -36,7 +36,8 @@ impl WriteGuard {
     ///
     /// # Errors
     ///
-    /// If the store does not grant the read lock, the [write guard is returned](GuardError::into_guard).
+    /// If the store does not grant the read lock, the [write guard is returned](GuardError::into_guard). If it grants the
+    /// read lock and does not confirm the release of the write lock, both are released.
     ///
     /// # Cancel safety
     ///

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use turnlock::{Client, LostReason, MemoryStore};
+use turnlock::{Client, LostReason, MemoryStore, blocking};
 
 fn client() -> Client {
     Client::builder().memory(&MemoryStore::new()).expect("a memory store")
@@ -54,4 +54,18 @@ async fn a_waiter_gets_the_lock_when_the_lease_ends() {
     let waited = began.elapsed();
     assert!(waited >= lease && waited < lease * 2, "{waited:?}");
     drop((guard, next));
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_threads_keep_the_real_time() {
+    // The paused clock is far ahead of the real one when the first client is made.
+    tokio::time::advance(Duration::from_secs(36_000)).await;
+    let _client = client();
+    let (lost, received) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let client = blocking::Client::builder().memory(&MemoryStore::new()).expect("a memory store");
+        let guard = client.lock("orders").with_lease(Duration::from_millis(50)).lock().expect("free");
+        lost.send(guard.wait_lost()).expect("received");
+    });
+    assert_eq!(received.recv_timeout(Duration::from_secs(60)), Ok(LostReason::Expired));
 }

@@ -86,7 +86,7 @@ async fn print_holders(client: &Client, lock: &Inspection) -> anyhow::Result<()>
 
 fn confirm() -> io::Result<bool> {
     let mut err = anstream::stderr();
-    write!(err, "The holder is not asked, and may keep running alongside the next one. Unlock? [y/N] ")?;
+    write!(err, "The holder is not notified, and may keep running alongside the next one. Unlock? [y/N] ")?;
     err.flush()?;
     let mut reply = String::new();
     io::stdin().lock().read_line(&mut reply)?;

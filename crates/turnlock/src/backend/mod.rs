@@ -118,7 +118,7 @@ pub(crate) struct Failure {
     /// `None` if it certainly has no effect.
     pub(crate) in_doubt: Option<Sent>,
     /// `true` if the step got a reply and took effect on the store, but too few replicas acknowledged it.
-    pub(crate) stands: bool,
+    pub(crate) took_effect: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -150,7 +150,7 @@ pub(crate) enum FailureKind {
 impl Failure {
     /// A failure of a step that certainly had no effect.
     pub(crate) fn refused(kind: FailureKind) -> Self {
-        Self { kind, in_doubt: None, stands: false }
+        Self { kind, in_doubt: None, took_effect: false }
     }
 
     /// A step on a key that holds another kind of lock.
@@ -160,15 +160,15 @@ impl Failure {
     }
 
     /// A failure of a step that took effect, but must not count.
-    pub(crate) fn of_standing(kind: FailureKind, sent: Sent) -> Self {
-        Self { kind, in_doubt: Some(sent), stands: true }
+    pub(crate) fn unacknowledged(kind: FailureKind, sent: Sent) -> Self {
+        Self { kind, in_doubt: Some(sent), took_effect: true }
     }
 
     pub(crate) fn is_retryable(&self) -> bool {
         match self.kind {
             FailureKind::Unavailable(_) => true,
             // A store without replicas refuses the step, and always will.
-            FailureKind::NotEnoughReplicas { .. } => self.stands,
+            FailureKind::NotEnoughReplicas { .. } => self.took_effect,
             FailureKind::Denied(_)
             | FailureKind::NotALock { .. }
             | FailureKind::WrongKind { .. }
@@ -181,10 +181,10 @@ impl Failure {
     /// `lasts` is how long the hold would last that was requested.
     pub(crate) fn merge_doubt(&self, earlier: Option<Doubt>, lasts: Duration) -> Option<Doubt> {
         let Some(sent) = self.in_doubt else { return earlier };
-        if self.stands {
+        if self.took_effect {
             let end = clock::now() + lasts;
             return Some(
-                earlier.map_or_else(|| Doubt::of_standing_hold(end), |earlier| earlier.lasting_until(end)),
+                earlier.map_or_else(|| Doubt::of_existing_hold(end), |earlier| earlier.lasting_until(end)),
             );
         }
         let doubt = Doubt::new(sent.connection, sent.at, lasts);
@@ -225,7 +225,9 @@ impl fmt::Display for Failure {
         match &self.kind {
             FailureKind::Unavailable(cause) | FailureKind::Denied(cause) => cause.fmt(f),
             FailureKind::NotALock { key, found } => write!(f, "{key:?} holds {found}"),
-            FailureKind::WrongKind { name, found, .. } => write!(f, "{name:?} is a {}", found.label()),
+            FailureKind::WrongKind { name, found, .. } => {
+                write!(f, "{name:?} is a {}", crate::Kind::from_core(*found).primitive())
+            }
             FailureKind::Unsupported(text) => f.write_str(text),
             FailureKind::NotEnoughReplicas { wanted, reached, .. } => {
                 write!(f, "acknowledged by {reached} of {wanted} replicas")
@@ -263,7 +265,7 @@ pub(crate) struct FairWaiter {
 pub(crate) trait Backend: Send + Sync + fmt::Debug {
     /// Acquires the lock, or raises the count of a hold to the target.
     ///
-    /// A grant that too few replicas acknowledge is a failure that [stands](Failure::stands).
+    /// A grant that too few replicas acknowledge is a failure that [took effect](Failure::took_effect).
     fn acquire(&self, claim: Claim<'_>, options: AcquireOptions, step_options: StepOptions)
     -> Step<Acquired>;
 
@@ -278,7 +280,7 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
 
     /// Sets the lease of a hold to exactly `lease`, which may shorten it. The hold outlasts its client.
     ///
-    /// If too few replicas acknowledge that, it is a failure that [stands](Failure::stands).
+    /// If too few replicas acknowledge that, it is a failure that [took effect](Failure::took_effect).
     fn unlock_after(&self, claim: Claim<'_>, lease: Lease, step_options: StepOptions) -> Step<Renewed>;
 
     /// As `unlock_after`, for a hold that its client goes on using: it may end with the client.

@@ -141,7 +141,7 @@ impl Lock {
         self.bridge.block_on(self.inner.remaining())
     }
 
-    /// Releases the lock by force, whoever holds it: [`turnlock::Lock::force_unlock`](crate::Lock::force_unlock).
+    /// Releases the lock of any owner by force: [`turnlock::Lock::force_unlock`](crate::Lock::force_unlock).
     pub fn force_unlock(&self) -> Result<bool, Error> {
         self.bridge.block_on(self.inner.force_unlock())
     }
@@ -178,7 +178,7 @@ impl Lock {
             (_, Some(reason)) => Err(Error::Lost { name, reason }),
             (Err(error @ Error::Lost { .. }), None) => Err(error),
             (Err(error), None) => {
-                tracing::warn!(%name, %error, "release failed after the body returned");
+                tracing::warn!(%name, error = %error.with_causes(), "release failed after the body returned");
                 Ok(output)
             }
             (Ok(()), None) => Ok(output),

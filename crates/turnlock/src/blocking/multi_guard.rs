@@ -60,7 +60,7 @@ impl MultiGuard {
             (_, Some(lost)) => Err(lost.into_error()),
             (Err(error @ Error::Lost { .. }), None) => Err(error),
             (Err(error), None) => {
-                tracing::warn!(%error, "release failed after the body returned");
+                tracing::warn!(error = %error.with_causes(), "release failed after the body returned");
                 Ok(output)
             }
             (Ok(()), None) => Ok(output),

@@ -161,3 +161,17 @@ fn debug_shows_no_password_and_no_key() {
     // The beginning of "quokka" as bytes.
     assert!(!shown.contains("113, 117"), "{shown}");
 }
+
+#[tokio::test]
+async fn all_clients_of_the_unnamed_memory_store_share_it() {
+    let (one, two) = (Client::connect("memory://").await, Client::connect("memory://").await);
+    let (one, two) = (one.expect("a store"), two.expect("a store"));
+    let name = "all_clients_of_the_unnamed_memory_store_share_it";
+    let guard = one.lock(name).await.expect("free");
+    assert!(two.lock(name).try_lock().await.expect("a reply").is_busy());
+    let named = Client::connect("memory://another").await.expect("a store");
+    assert!(named.lock(name).try_lock().await.expect("a reply").acquired().is_some());
+    let own = builder().memory(&MemoryStore::new()).expect("a store");
+    assert!(own.lock(name).try_lock().await.expect("a reply").acquired().is_some());
+    guard.unlock().await.expect("held");
+}

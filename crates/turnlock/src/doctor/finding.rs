@@ -32,13 +32,13 @@ pub enum Level {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Topic {
-    /// Whether the server can be reached and examined, and its version.
+    /// Reachability and version of the server.
     Server,
     /// Which locks survive a restart.
     Persistence,
     /// Which locks survive a fail-over.
     Replication,
-    /// Whether the server evicts locks when memory runs out.
+    /// Eviction of locks when memory runs out.
     Eviction,
     /// The clocks of the servers and of this machine.
     Clock,
@@ -46,9 +46,9 @@ pub enum Topic {
     Latency,
     /// What the ACL allows the user.
     Rights,
-    /// Whether messages about releases reach waiters.
+    /// Delivery of release messages to waiters.
     Messages,
-    /// Whether the server closes idle connections.
+    /// Closing of idle connections by the server.
     Connections,
 }
 

@@ -136,7 +136,7 @@ pub(crate) async fn acquire(engine: &Arc<Engine>, request: AcquireRequest) -> Re
         if final_check.is_none() && is_outage_too_long(&mut retry, &attempt, head_since, began) {
             return give_up(attempt, retry.into_error(&request.name)).await;
         }
-        warning.check(shared, &attempt.waiter, &request.name, &request.call_site);
+        warning.check(now, shared, &attempt.waiter, &request);
         let wait_view = WaitView {
             head_since: *head_since.get_or_insert(now),
             refused,

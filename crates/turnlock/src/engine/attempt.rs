@@ -172,7 +172,7 @@ impl Attempt {
         self.is_registered = false;
         self.heartbeat_entry = None;
         // An unacknowledged grant from before is this same hold.
-        let doubt = self.doubt.take().filter(|doubt| !doubt.is_of_standing_hold());
+        let doubt = self.doubt.take().filter(|doubt| !doubt.is_of_existing_hold());
         let hold = Hold::granted(self.claim(), self.lease_mode, sent.at, doubt);
         let hold = hold.remembered_until(self.repeats.end());
         let hold = Arc::new(hold.with_replicas(self.replicas, replicas).acquired_at(self.call_site));
@@ -187,7 +187,7 @@ impl Attempt {
 
     fn note_failure(&mut self, failure: &Failure) {
         self.has_unacknowledged_grant =
-            failure.stands || (self.has_unacknowledged_grant && failure.in_doubt.is_none());
+            failure.took_effect || (self.has_unacknowledged_grant && failure.in_doubt.is_none());
         let is_leased = self.name.kind().is_leased();
         let lasts = if is_leased { self.lease_mode.lease().as_duration() } else { REPEATED_FOR };
         self.doubt = failure.merge_doubt(self.doubt, lasts);

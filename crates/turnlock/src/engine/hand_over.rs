@@ -78,7 +78,7 @@ impl Shared {
         let release = Arc::clone(self).finish_release(Arc::clone(&hold), true, Moment::NEVER);
         self.background.spawn(async move {
             if let Err(error) = release.await {
-                tracing::warn!(name = %hold.name, %error, "release of a handed-over lock failed");
+                tracing::warn!(name = %hold.name, error = %error.with_causes(), "release of a handed-over lock failed");
             }
         });
     }

@@ -66,7 +66,7 @@ impl Shared {
         }
         for RecentRelease { name, owner, permits, lease_end } in releases {
             let claim = Claim { permits, ..Claim::new(&name, &owner, 0) };
-            drop(self.undo(claim, self.settings.usual_limit(), Doubt::of_standing_hold(lease_end)));
+            drop(self.undo(claim, self.settings.usual_limit(), Doubt::of_existing_hold(lease_end)));
         }
     }
 }

@@ -92,7 +92,7 @@ async fn send_reenter(engine: Arc<Engine>, hold: Arc<Hold>, request: ReenterRequ
             state.confirmed_count = target;
         }
         drop(step);
-        let stands = failure.stands;
+        let stands = failure.took_effect;
         match retry.pause_after(failure, sent_at, || format!("the reentry of lock {:?}", hold.name.as_str()))
         {
             Ok(pause) => tokio::time::sleep(pause).await,

@@ -55,7 +55,7 @@ impl Shared {
         let work = self.begin_release(hold, lease_mode, Moment::NEVER);
         self.background.spawn(async move {
             if let Err(error) = work.await {
-                tracing::warn!(%name, %error, "release of a dropped guard failed");
+                tracing::warn!(%name, error = %error.with_causes(), "release of a dropped guard failed");
             }
         });
     }
@@ -111,7 +111,7 @@ impl Shared {
                 && !hold.name.kind().is_leased()
             {
                 let (name, permits) = (&hold.name, hold.permits);
-                tracing::warn!(%name, permits, %error, "release failed, permits may be lost");
+                tracing::warn!(%name, permits, error = %error.with_causes(), "release failed, permits may be lost");
             }
         });
     }
@@ -267,7 +267,7 @@ impl Shared {
             let end = hold.may_last_until();
             let mut state = hold.state();
             let doubt =
-                state.doubt.map_or_else(|| Doubt::of_standing_hold(end), |doubt| doubt.lasting_until(end));
+                state.doubt.map_or_else(|| Doubt::of_existing_hold(end), |doubt| doubt.lasting_until(end));
             state.doubt = Some(doubt);
         }
         self.undo_doubt_of(hold);
@@ -291,7 +291,7 @@ impl Shared {
         claim: Claim<'_>,
         limit: Duration,
     ) -> impl Future<Output = ()> + use<> {
-        let done = self.undo(claim, limit, Doubt::of_standing_hold(clock::now() + Doubt::DELIVERY));
+        let done = self.undo(claim, limit, Doubt::of_existing_hold(clock::now() + Doubt::DELIVERY));
         async move { drop(done.await) }
     }
 

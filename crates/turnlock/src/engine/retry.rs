@@ -62,7 +62,8 @@ impl RetryState {
         let now = clock::now();
         // A first quick failure may only mean that an idle connection has died, so it is always retried. A
         // grant that stands got its reply, so it is no such failure.
-        let is_first_quick_failure = self.failing.is_none() && !failure.stands && now < sent + self.limit;
+        let is_first_quick_failure =
+            self.failing.is_none() && !failure.took_effect && now < sent + self.limit;
         let since = self.failing.take().map_or(sent, |(since, _)| since);
         let may_retry = is_first_quick_failure || now < self.retry_until(since);
         if !failure.is_retryable() || !may_retry {

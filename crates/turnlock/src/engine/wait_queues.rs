@@ -188,23 +188,31 @@ impl WaitQueues {
         (Waiter { wait_queues: Arc::clone(self), name: name.clone(), ticket, wakeup, is_entered: true }, view)
     }
 
-    /// Returns the callers in the queue of `waiter` that have waited for `time` for a hold of their own task on `name`,
-    /// each with the place where that was acquired.
+    /// Returns the callers in the queue of `waiter` that have waited since `since` for a valid hold of their own task,
+    /// each with the call site of that hold.
+    ///
+    /// Where waiters share the front, each checks itself only: their number does not matter to the others.
     pub(super) fn self_waits(
         &self,
         waiter: &Waiter,
         name: &LockName,
-        time: Duration,
+        since: Moment,
     ) -> Vec<(CallSite, CallSite)> {
         let queues = self.lock();
         let (Some(holder), Some(queue)) = (queues.get(name), queues.get(&waiter.name)) else {
             return Vec::new();
         };
-        let held = || holder.holds.iter().filter_map(|hold| hold.call_site);
-        let waiting = queue.waiters.iter().filter_map(|wakeup| wakeup.waiting_for(time));
-        waiting
-            .filter_map(|waiting| Some((held().find(|held| held.is_same_task(waiting))?, *waiting)))
-            .collect()
+        let held: Vec<_> =
+            holder.holds.iter().filter(|hold| hold.is_valid()).filter_map(|hold| hold.call_site).collect();
+        let self_wait = |wakeup: &Wakeup| {
+            let waiting = wakeup.waiting_since(since)?;
+            let held = held.iter().find(|held| held.is_same_task(waiting))?;
+            Some((*held, *waiting))
+        };
+        if name.kind().shares_front() {
+            return self_wait(&waiter.wakeup).into_iter().collect();
+        }
+        queue.waiters.iter().filter_map(|wakeup| self_wait(wakeup)).collect()
     }
 
     /// Removes a local hold that has ended, and wakes the waiters in front.

@@ -5,9 +5,9 @@ use std::time::Duration;
 use turnlock_core::{Kind, LockName, Moment};
 
 use super::Shared;
-use super::call_site::{CallSite, Place};
+use super::acquire::AcquireRequest;
+use super::call_site::{CallLocation, CallSite};
 use super::wait_queues::Waiter;
-use crate::clock;
 
 /// How long a waiter waits before it is checked, and the time between two checks.
 const CHECK_AFTER: Duration = Duration::from_secs(1);
@@ -15,34 +15,43 @@ const CHECK_AFTER: Duration = Duration::from_secs(1);
 /// Checks a waiter in front, about once a second, for waits that will not end by themselves.
 pub(super) struct WaitWarning {
     next_check: Moment,
+    has_checked_number: bool,
 }
 
 impl WaitWarning {
     pub(super) fn new(began: Moment) -> Self {
-        Self { next_check: began + CHECK_AFTER }
+        Self { next_check: began + CHECK_AFTER, has_checked_number: false }
     }
 
-    /// Logs a warning for each pair of places in the code where a task waits for a lock that it holds itself, and for
-    /// each place that waits for a semaphore whose number was never set.
-    pub(super) fn check(&mut self, shared: &Shared, waiter: &Waiter, name: &LockName, call_site: &CallSite) {
-        let now = clock::now();
+    /// Logs a warning for each pair of call sites where a task waits for a lock that it holds itself, and for each call
+    /// site that waits for a semaphore whose number was never set.
+    ///
+    /// A task that runs several futures at the same time, or has moved the guard to another task, does not wait for
+    /// itself; it cannot be told apart.
+    pub(super) fn check(
+        &mut self,
+        now: Moment,
+        shared: &Shared,
+        waiter: &Waiter,
+        AcquireRequest { name, call_site, .. }: &AcquireRequest,
+    ) {
         if now < self.next_check {
             return;
         }
         self.next_check = now + CHECK_AFTER;
-        let is_semaphore = matches!(name.kind(), Kind::Semaphore | Kind::Permits);
-        if is_semaphore && is_new((call_site.place(), None)) {
-            warn_if_unset(shared, name.clone(), *call_site);
-        }
-        if is_semaphore {
+        if matches!(name.kind(), Kind::Semaphore | Kind::Permits) {
             // A task may hold several permits.
+            if !std::mem::replace(&mut self.has_checked_number, true) {
+                warn_if_unset(shared, name.clone(), *call_site);
+            }
             return;
         }
-        for (held, waiting) in shared.wait_queues.self_waits(waiter, name, CHECK_AFTER) {
-            if is_new((waiting.place(), Some(held.place()))) {
+        for (held, waiting) in shared.wait_queues.self_waits(waiter, name, now - CHECK_AFTER) {
+            if is_new((waiting.location(), Some(held.location()))) {
                 tracing::warn!(
                     %name, held_at = %held, waiting_at = %waiting,
-                    "a task waits for a lock that it holds itself; use Guard::reenter or an Owner, or drop the guard first"
+                    "a task waits for a lock that it acquired before; if it still holds the guard, the wait will not end: \
+                     use Guard::reenter or an Owner, or drop the guard first"
                 );
             }
         }
@@ -52,7 +61,9 @@ impl WaitWarning {
 fn warn_if_unset(shared: &Shared, name: LockName, call_site: CallSite) {
     let Some(this) = shared.weak_self.upgrade() else { return };
     shared.background.spawn(async move {
-        if this.inspect(&name).await.is_ok_and(|snapshot| snapshot.number.is_none()) {
+        let inspection = tokio::time::timeout(CHECK_AFTER, this.inspect(&name)).await;
+        let is_unset = matches!(inspection, Ok(Ok(snapshot)) if snapshot.number.is_none());
+        if is_unset && is_new((call_site.location(), None)) {
             tracing::warn!(
                 %name, waiting_at = %call_site,
                 "waiting for a semaphore whose number of permits was never set; call try_set_permits"
@@ -61,11 +72,11 @@ fn warn_if_unset(shared: &Shared, name: LockName, call_site: CallSite) {
     });
 }
 
-/// Returns `true` the first time that a place, or a pair of places, is checked in this process.
-fn is_new(places: Places) -> bool {
-    static CHECKED: LazyLock<Mutex<HashSet<Places>>> = LazyLock::new(Mutex::default);
-    CHECKED.lock().unwrap_or_else(PoisonError::into_inner).insert(places)
+/// Returns `true` the first time that a call site, or a pair of them, is logged in this process.
+fn is_new(call_sites: CallSites) -> bool {
+    static LOGGED: LazyLock<Mutex<HashSet<CallSites>>> = LazyLock::new(Mutex::default);
+    LOGGED.lock().unwrap_or_else(PoisonError::into_inner).insert(call_sites)
 }
 
 /// Where a waiter waits and, for a wait for itself, where its hold was acquired.
-type Places = (Place, Option<Place>);
+type CallSites = (CallLocation, Option<CallLocation>);

@@ -1,7 +1,6 @@
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use tokio::sync::Notify;
 use turnlock_core::Moment;
@@ -42,9 +41,9 @@ impl Wakeup {
         })
     }
 
-    /// Returns the caller, if it has waited for `time`.
-    pub(super) fn waiting_for(&self, time: Duration) -> Option<&CallSite> {
-        self.call_site.as_ref().filter(|_| clock::now() >= self.since + time)
+    /// Returns the caller, if it waits since `since` or longer.
+    pub(super) fn waiting_since(&self, since: Moment) -> Option<&CallSite> {
+        self.call_site.as_ref().filter(|_| self.since <= since)
     }
 
     pub(super) fn take_handed(&self) -> Option<Arc<Hold>> {

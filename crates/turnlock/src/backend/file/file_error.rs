@@ -122,7 +122,7 @@ impl FileError {
             Cause::WrongKind { name, found } => Failure::wrong_kind(&name, found).kind,
             Cause::BadPath(reason) => FailureKind::Unsupported(reason),
         };
-        Failure { kind, in_doubt: self.in_doubt.then_some(sent), stands: false }
+        Failure { kind, in_doubt: self.in_doubt.then_some(sent), took_effect: false }
     }
 
     /// Converts this to an error of the public interface, for a store that was being opened.

@@ -50,7 +50,7 @@ pub(super) fn from_error(error: RedisError, sent: Option<Sent>) -> Failure {
     let is_denial = is_denial(&error);
     let cause: Cause = Arc::new(StoreError(error));
     let kind = if is_denial { FailureKind::Denied(cause) } else { FailureKind::Unavailable(cause) };
-    Failure { kind, in_doubt, stands: false }
+    Failure { kind, in_doubt, took_effect: false }
 }
 
 /// An error of the `redis` crate, as a cause: it has no cause of its own, since its text has all of it.
@@ -72,7 +72,7 @@ impl std::error::Error for StoreError {}
 
 fn timed_out(text: String, in_doubt: Option<Sent>) -> Failure {
     let error = io::Error::new(io::ErrorKind::TimedOut, text);
-    Failure { kind: FailureKind::Unavailable(Arc::new(error)), in_doubt, stands: false }
+    Failure { kind: FailureKind::Unavailable(Arc::new(error)), in_doubt, took_effect: false }
 }
 
 /// A request was sent and got no reply in time.
@@ -103,7 +103,7 @@ pub(super) fn unavailable(text: String) -> Failure {
 /// The server was demoted during the request, so its reply does not count.
 pub(super) fn demoted(sent: Sent) -> Failure {
     let error = io::Error::other("the master changed during the request, so its reply does not count");
-    Failure { kind: FailureKind::Unavailable(Arc::new(error)), in_doubt: Some(sent), stands: false }
+    Failure { kind: FailureKind::Unavailable(Arc::new(error)), in_doubt: Some(sent), took_effect: false }
 }
 
 pub(super) const RUNTIME_GONE: &str =
@@ -114,7 +114,7 @@ pub(super) fn runtime_gone(queued_at: Moment) -> Failure {
     let cause = io::Error::new(io::ErrorKind::ConnectionAborted, RUNTIME_GONE);
     // No connection has the number 0.
     let sent = Sent { connection: 0, at: queued_at };
-    Failure { kind: FailureKind::Unavailable(Arc::new(cause)), in_doubt: Some(sent), stands: false }
+    Failure { kind: FailureKind::Unavailable(Arc::new(cause)), in_doubt: Some(sent), took_effect: false }
 }
 
 /// The endpoint moved while a connection to it was being opened.
@@ -258,6 +258,21 @@ mod tests {
     }
 
     #[test]
+    fn a_chain_of_errors_prints_the_reply_of_the_server_once() {
+        for text in [
+            "NOAUTH Authentication required.",
+            "LOADING Redis is loading the dataset in memory",
+            "ERR some error",
+        ] {
+            let failure = from_error(error(text), None);
+            let chain = turnlock_testkit::error_chain(&failure.into_error(|| "lock \"x\"".to_owned()));
+            assert_eq!(chain.matches(text).count(), 1, "{chain}");
+            let code = text.split_once(' ').expect("a code").0;
+            assert_eq!(chain.matches(code).count(), 1, "{chain}");
+        }
+    }
+
+    #[test]
     fn denials_of_all_server_versions_are_recognised() {
         for text in [
             "NOPERM this user has no permissions to run the 'evalsha' command or its subcommand",
@@ -292,7 +307,7 @@ mod tests {
             "READONLY You can't write against a read only replica. script: 00, on @user_script:12.",
             "ERR Error running script (call to f_00): @user_script:12: @user_script: 12: -READONLY You can't write against \
              a read only replica.",
-            "MASTERDOWN Connection with MASTER is down and replica-serve-stale-data is set to 'no'.",
+            "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
         ] {
             assert!(is_replica_error(&error(text)) && breaks_connection(&error(text)), "{text}");
         }

@@ -153,7 +153,7 @@ fn decode_replicated<T>(
             let value = decode(value).map_err(|value| unexpected_reply(&value))?;
             Ok(StepReply { value, sent, replicas, notified: None })
         }
-        Some(kind) => Err(Failure::of_standing(kind, sent)),
+        Some(kind) => Err(Failure::unacknowledged(kind, sent)),
     }
 }
 

@@ -222,19 +222,19 @@ fn outcomes(
 }
 
 /// How late a server may end a `WAIT` that timed out: an idle one checks ten times a second.
-const LATENESS: Duration = Duration::from_millis(150);
+const WAIT_OVERRUN: Duration = Duration::from_millis(150);
 
 /// Returns the `WAIT` of a group with this limit, and the time limit for its reply.
 ///
 /// The time-out of `WAIT` is shorter than `limit`, so that its reply arrives in time; but a late reply is accepted. To
 /// know that too few replicas acknowledged is better than a doubt, and a hold is valid from the time it was sent.
 fn wait_for(replicas: u32, limit: Duration) -> (Cmd, Duration) {
-    let timeout = limit.saturating_sub(LATENESS).clamp(limit / 4, limit / 4 * 3);
+    let timeout = limit.saturating_sub(WAIT_OVERRUN).clamp(limit / 4, limit / 4 * 3);
     let millis = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
     let mut cmd = redis::cmd("WAIT");
     // 0 would mean no time-out.
     cmd.arg(replicas).arg(millis.max(1));
-    (cmd, limit + LATENESS * 2)
+    (cmd, limit + WAIT_OVERRUN * 2)
 }
 
 /// Decodes the outcome of `WAIT`.

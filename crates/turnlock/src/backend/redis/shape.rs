@@ -38,6 +38,7 @@ impl fmt::Display for Shape {
 ///
 /// All clients of one cluster must use the same commands, including those that use Redisson.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ClusterMessages {
     /// `Sharded` if the servers support it (Redis 7), as in Redisson.
     #[default]

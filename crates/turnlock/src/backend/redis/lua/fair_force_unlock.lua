@@ -1,4 +1,4 @@
--- Ends the hold of a fair lock, whoever the owner is, and notifies the next waiter. The queue is unchanged.
+-- Ends the hold of any owner of a fair lock, and notifies the next waiter. The queue is unchanged.
 --
 -- KEYS[1]  lock
 -- KEYS[2]  queue

@@ -33,7 +33,7 @@ end
 
 local last = redis.call('get', token_key)
 if last and not string.match(last, '^%d+$') or tonumber(last or 0) >= 9007199254740000 then
-  return redis.error_reply('CORRUPT a token that cannot rise')
+  return redis.error_reply('CORRUPT a fencing token that is not a number')
 end
 local time = redis.call('time')
 local token = math.max(tonumber(last or 0) + 1, tonumber(time[1]) * 1000000 + tonumber(time[2]), highest + 1)

@@ -1,4 +1,4 @@
--- Ends a hold, whoever the owner is, and notifies waiters.
+-- Ends the hold of any owner, and notifies waiters.
 --
 -- KEYS[1]  lock
 -- ARGV[1]  channel; '' to publish nothing

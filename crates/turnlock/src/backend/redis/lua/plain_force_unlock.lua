@@ -1,4 +1,4 @@
--- Deletes a value, whoever the owner is.
+-- Deletes the value of any owner.
 --
 -- KEYS[1]  lock
 --

@@ -1,4 +1,4 @@
--- Ends all holds of a read-write lock if it is in the given mode, whoever the owners are, and notifies
+-- Ends all holds of a read-write lock, of any owner, if it is in the given mode, and notifies
 -- waiters.
 --
 -- KEYS[1]  lock

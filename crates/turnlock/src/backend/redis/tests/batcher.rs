@@ -66,8 +66,8 @@ fn names(count: usize) -> Vec<LockName> {
     (0..count).map(|number| lock_name(&format!("lock:{number}"))).collect()
 }
 
-fn granted(answer: &Result<StepReply<Acquired>, Failure>) -> bool {
-    matches!(answer, Ok(StepReply { value: Acquired::Granted, .. }))
+fn granted(reply: &Result<StepReply<Acquired>, Failure>) -> bool {
+    matches!(reply, Ok(StepReply { value: Acquired::Granted, .. }))
 }
 
 #[tokio::test]
@@ -78,7 +78,7 @@ async fn concurrent_steps_share_calls() {
     let before = server.calls().await;
     assert!(acquire_all(&redis, &names, STEP_OPTIONS).await.iter().all(granted));
     let freed =
-        |answer: &Result<StepReply<_>, _>| matches!(answer, Ok(StepReply { value: Released::Freed, .. }));
+        |reply: &Result<StepReply<_>, _>| matches!(reply, Ok(StepReply { value: Released::Freed, .. }));
     assert!(release_all(&redis, &names).await.iter().all(freed));
     let spent = server.calls().await.since(&before);
     // One call for each of the first two, and two for all others; for acquires and for releases.

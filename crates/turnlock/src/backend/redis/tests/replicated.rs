@@ -40,7 +40,10 @@ async fn a_call_past_its_deadline_is_never_sent() {
     );
     for sent in [first, next] {
         let failure = sent.expect_err("there are no replicas");
-        assert!(failure.stands && matches!(failure.kind, FailureKind::NotEnoughReplicas { .. }), "{failure}");
+        assert!(
+            failure.took_effect && matches!(failure.kind, FailureKind::NotEnoughReplicas { .. }),
+            "{failure}"
+        );
     }
     for (unsent, why) in [(late, "not sent within 100ms"), (gone, "its caller was dropped")] {
         let failure = unsent.expect_err("it was not sent");
