@@ -86,12 +86,12 @@ pub(crate) async fn acquire(engine: &Arc<Engine>, request: AcquireRequest) -> Re
     shared.check_open()?;
     let limit = shared.settings.response_limit(request.lease_mode.lease())?;
     let kind = request.name.kind();
-    let (mut attempt, first_view) = Attempt::begin(engine, &request, limit);
+    let began = clock::now();
+    let (mut attempt, first_view) = Attempt::begin(engine, &request, limit, began);
     let mut first_view = Some(first_view);
     let mut spin = Backoff::new(SHORTEST_SPIN, LONGEST_SPIN);
     let mut pause = SHORTEST_SPIN;
     let end = request.wait_limit.end();
-    let began = clock::now();
     let mut head_since = None;
     let mut refused = None;
     let mut warning = WaitWarning::new(began);

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use turnlock_core::model::{Acquired, Claim};
 use turnlock_core::request::{REPEATED_FOR, RetryWindow};
-use turnlock_core::{Doubt, Kind, LockName, OwnerId};
+use turnlock_core::{Doubt, Kind, LockName, Moment, OwnerId};
 
 use super::Engine;
 use super::acquire::{AcquireRequest, WaitLimit};
@@ -59,6 +59,7 @@ impl Attempt {
         engine: &Arc<Engine>,
         request: &AcquireRequest,
         limit: Duration,
+        began: Moment,
     ) -> (Self, QueueView) {
         let shared = &engine.shared;
         let owner = match request.name.kind() {
@@ -72,7 +73,7 @@ impl Attempt {
             _ => (&request.name, hand_over_replicas(engine, request)),
         };
         let (waiter, view) =
-            shared.wait_queues.enter_accepting(name, join, replicas, Some(request.call_site));
+            shared.wait_queues.enter_accepting(name, join, replicas, Some((request.call_site, began)));
         let attempt = Self {
             engine: Arc::clone(engine),
             name: request.name.clone(),

@@ -175,9 +175,9 @@ impl WaitQueues {
         name: &LockName,
         join: Join,
         hand_over_replicas: Option<u32>,
-        call_site: Option<CallSite>,
+        caller: Option<(CallSite, Moment)>,
     ) -> (Waiter, QueueView) {
-        let wakeup = Wakeup::new(hand_over_replicas, call_site);
+        let wakeup = Wakeup::new(hand_over_replicas, caller);
         let mut queues = self.lock();
         let (ticket, view) = queues.entry(name.clone()).or_default().enter(&wakeup, name.kind(), join);
         if view.may_send {

@@ -7,14 +7,12 @@ use turnlock_core::Moment;
 
 use super::call_site::CallSite;
 use super::hold::Hold;
-use crate::clock;
 
 /// Wakes one waiter, with a hint that the state may have changed since its last check.
 #[derive(Debug)]
 pub(crate) struct Wakeup {
-    /// The caller. `None` for an internal waiter.
-    call_site: Option<CallSite>,
-    since: Moment,
+    /// The caller, and since when it waits. `None` for an internal waiter.
+    caller: Option<(CallSite, Moment)>,
     notify: Notify,
     hint: AtomicBool,
     /// Whether a request of this waiter is under way.
@@ -28,10 +26,9 @@ pub(crate) struct Wakeup {
 }
 
 impl Wakeup {
-    pub(super) fn new(hand_over_replicas: Option<u32>, call_site: Option<CallSite>) -> Arc<Self> {
+    pub(super) fn new(hand_over_replicas: Option<u32>, caller: Option<(CallSite, Moment)>) -> Arc<Self> {
         Arc::new(Self {
-            call_site,
-            since: clock::now(),
+            caller,
             notify: Notify::new(),
             hint: AtomicBool::new(false),
             is_sending: AtomicBool::new(false),
@@ -43,7 +40,7 @@ impl Wakeup {
 
     /// Returns the caller, if it waits since `since` or longer.
     pub(super) fn waiting_since(&self, since: Moment) -> Option<&CallSite> {
-        self.call_site.as_ref().filter(|_| self.since <= since)
+        self.caller.as_ref().filter(|(_, began)| *began <= since).map(|(call_site, _)| call_site)
     }
 
     pub(super) fn take_handed(&self) -> Option<Arc<Hold>> {
