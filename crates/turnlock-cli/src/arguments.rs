@@ -7,10 +7,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use turnlock::acl::Primitive;
 
-use crate::commands::primitive_parser;
 use crate::duration;
 use crate::manual;
 use crate::run_arguments::RunArguments;
@@ -214,4 +214,12 @@ fn up_to_an_hour(text: &str) -> Result<Duration, String> {
 /// Parses an interval and raises it to the minimum, so that the store is not queried without a pause.
 fn watch_interval(text: &str) -> Result<Duration, String> {
     duration::parse(text).map(|duration| duration.max(Duration::from_millis(50)))
+}
+
+/// Parses the name of a primitive, such as `fair-lock`.
+fn primitive_parser() -> impl TypedValueParser<Value = Primitive> {
+    let name = |primitive: Primitive| primitive.noun().replace(' ', "-");
+    PossibleValuesParser::new(Primitive::ALL.map(name)).try_map(move |text| {
+        Primitive::ALL.into_iter().find(|primitive| name(*primitive) == text).ok_or("not a kind of lock")
+    })
 }

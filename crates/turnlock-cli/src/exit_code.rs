@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use turnlock::Error;
+use turnlock_core::error_chain;
 
 use crate::escape::escape_message;
 
@@ -37,23 +38,8 @@ pub(crate) fn report_error(error: &anyhow::Error) -> ExitCode {
     if error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe) {
         return ExitCode::SUCCESS;
     }
-    let _ = writeln!(anstream::stderr(), "turnlock: {}", escape_message(&message(error)));
+    let _ = writeln!(anstream::stderr(), "turnlock: {}", escape_message(&error_chain(error.as_ref())));
     ExitCode::from(code_of(error))
-}
-
-/// The error and its causes, in one line.
-///
-/// A cause that the error already includes in its own text is not repeated.
-pub(crate) fn message(error: &anyhow::Error) -> String {
-    let mut message = String::new();
-    for cause in error.chain().map(ToString::to_string) {
-        if message.is_empty() {
-            message = cause;
-        } else if !message.ends_with(&cause) {
-            message = format!("{message}: {cause}");
-        }
-    }
-    message
 }
 
 /// The exit code for an error.
@@ -88,8 +74,8 @@ mod tests {
         let source = std::sync::Arc::new(io::Error::other("connection refused"));
         let error = Error::Unavailable { what: "a search".to_owned(), source };
         let expected = "the store is not available for a search: connection refused";
-        assert_eq!(message(&error.clone().into()), expected);
+        assert_eq!(error_chain(&error), expected);
         let error = Err::<(), _>(error).context("ls failed").unwrap_err();
-        assert_eq!(message(&error), format!("ls failed: {expected}"));
+        assert_eq!(error_chain(error.as_ref()), format!("ls failed: {expected}"));
     }
 }

@@ -106,6 +106,14 @@ impl Kind {
         }
     }
 
+    /// A name for users of the primitive that keeps the state: both sides of a read-write lock are one.
+    pub fn primitive(self) -> &'static str {
+        match self {
+            Self::Read | Self::Write => "read-write lock",
+            _ => self.label(),
+        }
+    }
+
     /// Returns the name of this kind for error messages and reports.
     pub fn label(self) -> &'static str {
         match self {

@@ -8,7 +8,8 @@
 //! its memory and file stores execute the models in [`model`] directly. On Redis the same steps are Lua
 //! scripts; the tests of `turnlock` run both with the same histories and compare every reply and every state.
 //!
-//! Start with [`model`]: it defines what a lock is. Then read [`lease`] and [`doubt`], on which safety rests.
+//! Start with [`model`]: it defines what a lock is. Then read [`lease`], [`hold_state`] and [`doubt`], on which safety
+//! rests.
 //!
 //! | module | what it decides |
 //! |---|---|
@@ -20,18 +21,20 @@
 //! | [`lease`] | how long a hold lasts on the store, and how long its client may rely on it |
 //! | [`renewal`] | which hold is due next |
 //! | [`wait_queue`], [`wait_step`], [`yielding`] | which local waiter sends a request, and when |
-//! | [`backoff`], [`doubt`], [`request`], [`not_held`] | what to do when a reply is missing or unexpected |
+//! | [`hold_state`] | what a release, a lost reply, a hand-over or a loss does to a hold |
+//! | [`backoff`], [`doubt`], [`request`] | what to do when a reply is missing |
 //! | [`tally`] | what the replies of several servers to one request decide |
 
 pub mod backoff;
 pub mod doubt;
+mod error_chain;
 pub mod glob;
+pub mod hold_state;
 pub mod kind;
 pub mod lease;
 pub mod model;
 mod moment;
 pub mod name;
-pub mod not_held;
 pub mod owner;
 pub mod renewal;
 pub mod request;
@@ -43,7 +46,9 @@ pub mod yielding;
 
 pub use backoff::Backoff;
 pub use doubt::Doubt;
+pub use error_chain::error_chain;
 pub use glob::Glob;
+pub use hold_state::HoldState;
 pub use kind::Kind;
 pub use lease::{Lease, LeaseError};
 pub use moment::Moment;

@@ -2,6 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use turnlock_core::{LeaseError, NameError};
+use turnlock_store::{Failure, FailureKind, OpenError, SettingError};
 
 use crate::kind::Kind;
 
@@ -160,13 +161,7 @@ impl Error {
 
     /// The error with its causes in one line, for log lines.
     pub(crate) fn with_causes(&self) -> String {
-        let mut text = self.to_string();
-        let mut source = std::error::Error::source(self);
-        while let Some(cause) = source {
-            text = format!("{text}: {cause}");
-            source = cause.source();
-        }
-        text
+        turnlock_core::error_chain(self)
     }
 
     pub(crate) fn bad_setting(setting: &'static str, reason: impl Into<String>) -> Self {
@@ -210,5 +205,45 @@ impl LostReason {
     /// The lease ended by the local clock. The store may still have the hold.
     pub(crate) fn is_local_end(self) -> bool {
         matches!(self, Self::Expired | Self::NotRenewed { .. })
+    }
+}
+
+/// Converts a failure of a store to an error of the public interface.
+pub(crate) trait IntoError {
+    /// `what` describes the operation.
+    fn into_error(self, what: impl FnOnce() -> String) -> Error;
+}
+
+impl IntoError for Failure {
+    fn into_error(self, what: impl FnOnce() -> String) -> Error {
+        match self.kind {
+            FailureKind::Unavailable(source) => Error::Unavailable { what: what(), source },
+            FailureKind::Denied(source) => Error::Denied { what: what(), source },
+            FailureKind::NotALock { key, found } => Error::NotALock { key, found },
+            FailureKind::WrongKind { name, expected, found } => {
+                let (expected, found) = (crate::Kind::from_core(expected), crate::Kind::from_core(found));
+                Error::WrongKind { name, expected, found }
+            }
+            FailureKind::Unsupported(text) => Error::Unsupported(text),
+            FailureKind::NotEnoughReplicas { name, wanted, reached } => {
+                Error::NotEnoughReplicas { name, wanted, reached }
+            }
+        }
+    }
+}
+
+impl IntoError for OpenError {
+    fn into_error(self, what: impl FnOnce() -> String) -> Error {
+        match self {
+            Self::BadSetting(error) => error.into(),
+            Self::Failed(failure) => failure.into_error(what),
+            Self::RuntimeGone => Error::ShuttingDown,
+        }
+    }
+}
+
+impl From<SettingError> for Error {
+    fn from(SettingError { setting, reason }: SettingError) -> Self {
+        Self::bad_setting(setting, reason)
     }
 }

@@ -36,37 +36,24 @@ impl Kind {
             _ => self.to_core().label(),
         }
     }
-
-    pub(crate) fn from_core(kind: core::Kind) -> Self {
-        match kind {
-            core::Kind::Lock => Self::Lock,
-            core::Kind::Spin => Self::Spin,
-            core::Kind::Fenced => Self::Fenced,
-            core::Kind::Fair => Self::Fair,
-            core::Kind::Read => Self::Read,
-            core::Kind::Write => Self::Write,
-            core::Kind::Plain => Self::Plain,
-            core::Kind::Semaphore => Self::Semaphore,
-            core::Kind::Permits => Self::Permits,
-            core::Kind::Latch => Self::Latch,
-        }
-    }
-
-    pub(crate) fn to_core(self) -> core::Kind {
-        match self {
-            Self::Lock => core::Kind::Lock,
-            Self::Spin => core::Kind::Spin,
-            Self::Fenced => core::Kind::Fenced,
-            Self::Fair => core::Kind::Fair,
-            Self::Read => core::Kind::Read,
-            Self::Write => core::Kind::Write,
-            Self::Plain => core::Kind::Plain,
-            Self::Semaphore => core::Kind::Semaphore,
-            Self::Permits => core::Kind::Permits,
-            Self::Latch => core::Kind::Latch,
-        }
-    }
 }
+
+/// Converts a kind from and to the kind of the same name in the core.
+macro_rules! like_core {
+    ($($kind:ident)*) => {
+        impl Kind {
+            pub(crate) fn from_core(kind: core::Kind) -> Self {
+                match kind { $(core::Kind::$kind => Self::$kind,)* }
+            }
+
+            pub(crate) fn to_core(self) -> core::Kind {
+                match self { $(Self::$kind => core::Kind::$kind,)* }
+            }
+        }
+    };
+}
+
+like_core!(Lock Spin Fenced Fair Read Write Plain Semaphore Permits Latch);
 
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

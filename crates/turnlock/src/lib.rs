@@ -70,78 +70,48 @@
 //!
 //! # Features
 //!
-//! - `file` (default): stores in a file.
+//! - `redis` (default): stores on Redis and Valkey.
 //! - `tls` (default): TLS connections to Redis.
+//! - `file` (default): stores in a file.
+//! - `serde` (default): [`Settings`] can be deserialized from a file.
 //!
 //! The types at the root are async, on tokio. [`blocking`] has the same for programs without a runtime; there the thread
 //! is the owner, as in Java.
 
-pub mod acl;
-mod agreement;
-mod backend;
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+#[macro_use]
+mod delegate;
+
+mod admin;
 pub mod blocking;
-mod builder;
 mod client;
-mod clock;
-mod connect_settings;
-mod credentials;
-pub mod doctor;
+mod config;
 mod engine;
 mod error;
-mod found;
 mod group;
-mod guard;
-mod guard_error;
 mod identity;
-mod inspection;
 mod kind;
-mod latch;
 mod lock;
 #[cfg(doctest)]
 mod misuse;
-mod multi_guard;
-mod multi_lock;
-mod named;
 mod owner;
-mod permit_semaphore;
 mod permits;
-mod read_write_lock;
-mod red_lock;
-mod red_round;
-mod role;
-mod run;
-mod semaphore;
-mod settings;
-mod store_url;
-mod tls;
-mod try_acquire;
-mod url_parameters;
-mod write_guard;
 
-pub use backend::memory::MemoryStore;
-pub use backend::redis::ClusterMessages;
-pub use builder::Builder;
+#[cfg(feature = "redis")]
+pub use admin::acl;
+pub use admin::{Found, Holder, Inspection, Role, doctor};
 pub use client::{Client, ShutdownReport};
+pub use config::{Builder, Settings};
 pub use error::{Cause, Error, LostReason};
-pub use found::Found;
-pub use guard::Guard;
-pub use guard_error::GuardError;
+pub use group::{All, GroupLock, LostMember, Majority, MultiGuard, MultiHeld, MultiLock, RedLock};
 pub use identity::Identity;
-pub use inspection::{Holder, Inspection};
 pub use kind::Kind;
-pub use latch::Latch;
-pub use lock::Lock;
-pub use multi_guard::{LostMember, MultiGuard, MultiHeld};
-pub use multi_lock::MultiLock;
+pub use lock::{Exit, Guard, GuardError, Held, Lock, ReadWriteLock, Runner, TryAcquire, WriteGuard};
 pub use owner::Owner;
-pub use permit_semaphore::PermitSemaphore;
-pub use permits::Permits;
-pub use read_write_lock::ReadWriteLock;
-pub use red_lock::RedLock;
-pub use role::Role;
-pub use run::{Exit, Held, Runner};
-pub use semaphore::Semaphore;
-pub use tls::Tls;
-pub use try_acquire::TryAcquire;
+pub use permits::{Latch, Leased, PermitSemaphore, Permits, Semaphore, Unleased};
 pub use turnlock_core::{ClientId, Glob, LeaseError, NameError, OwnerId};
-pub use write_guard::WriteGuard;
+#[cfg(feature = "redis")]
+pub use turnlock_redis::{ClusterMessages, Tls};
+pub use turnlock_store::MemoryStore;
+pub(crate) use turnlock_store::clock;

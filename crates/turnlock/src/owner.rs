@@ -1,17 +1,16 @@
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
+use parking_lot::{Mutex, MutexGuard};
 use turnlock_core::{Kind, LockName};
 
-use crate::engine::{Engine, Hold};
+use crate::engine::{self, AcquireRequest, Engine, Grant, Hold, LeaseMode, ReenterRequest, WaitLimit};
 use crate::error::Error;
-use crate::guard::Guard;
-use crate::lock::Lock;
 
 /// An explicit owner of locks: what a thread is to Redisson.
 ///
-/// Each [`Lock::lock`] is a new owner, so two tasks that share a lock exclude each other. Parts of a program that share
+/// Each [`Lock::lock`](crate::Lock::lock) is a new owner, so two tasks that share a lock exclude each other. Parts of a program that share
 /// an `Owner` are one owner: what it holds, it acquires again at once.
 ///
 /// An owner exists in this process only. On the store each outermost hold has a number of its own.
@@ -38,46 +37,144 @@ pub struct Owner {
 }
 
 /// The holds of an owner on one lock.
+///
+/// Here it is decided whether an acquire of the owner reenters a hold or makes a new one.
 #[derive(Debug, Default)]
 pub(crate) struct OwnerHolds {
     /// Locked while this owner acquires, so that its own tasks do not wait for each other in the queue.
-    pub(crate) acquiring: tokio::sync::Mutex<()>,
+    acquiring: tokio::sync::Mutex<()>,
     /// The exclusive hold.
     hold: Mutex<Weak<Hold>>,
     /// The read hold.
     read_hold: Mutex<Weak<Hold>>,
-    detached: Mutex<Vec<Guard>>,
+    detached: Mutex<Vec<Grant>>,
 }
 
 impl OwnerHolds {
     fn slot(&self, kind: Kind) -> MutexGuard<'_, Weak<Hold>> {
-        let slot = if kind == Kind::Read { &self.read_hold } else { &self.hold };
-        slot.lock().unwrap_or_else(PoisonError::into_inner)
+        if kind == Kind::Read { self.read_hold.lock() } else { self.hold.lock() }
     }
 
     /// Returns the hold of this kind, if it has guards.
     pub(crate) fn hold(&self, kind: Kind) -> Option<Arc<Hold>> {
-        let hold = self.slot(kind).upgrade()?;
-        let has_guards = hold.state().guards > 0;
-        has_guards.then_some(hold)
+        let hold = self.slot(kind).upgrade();
+        hold.filter(|hold| hold.guards() > 0)
     }
 
     /// Returns the hold of this kind, if it has guards and is valid.
-    pub(crate) fn valid_hold(&self, kind: Kind) -> Option<Arc<Hold>> {
+    fn valid_hold(&self, kind: Kind) -> Option<Arc<Hold>> {
         self.hold(kind).filter(|hold| hold.is_valid())
     }
 
-    pub(crate) fn set_hold(&self, hold: &Arc<Hold>) {
-        *self.slot(hold.name.kind()) = Arc::downgrade(hold);
+    /// Records the hold of a grant as one of the owner.
+    pub(crate) fn bind(&self, grant: Grant) -> Grant {
+        *self.slot(grant.hold.name.kind()) = Arc::downgrade(&grant.hold);
+        grant.hold.inner().is_bound_to_owner = true;
+        grant
+    }
+
+    /// Keeps a grant whose guard was detached.
+    pub(crate) fn detach(&self, grant: Grant) {
+        self.detached.lock().push(grant);
+    }
+
+    /// Returns the grant of this kind that was detached last.
+    pub(crate) fn take_detached(&self, kind: Kind) -> Option<Grant> {
+        let mut detached = self.detached.lock();
+        let last = detached.iter().rposition(|grant| grant.hold.name.kind() == kind)?;
+        Some(detached.remove(last))
     }
 
     fn is_in_use(&self) -> bool {
-        self.hold(Kind::Lock).is_some() || self.hold(Kind::Read).is_some() || !self.detached().is_empty()
+        self.hold(Kind::Lock).is_some() || self.hold(Kind::Read).is_some() || !self.detached.lock().is_empty()
     }
 
-    fn detached(&self) -> MutexGuard<'_, Vec<Guard>> {
-        self.detached.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Reenters the hold of the owner, or makes a new one. Returns `None` if the lock is busy.
+    pub(crate) async fn acquire(
+        &self,
+        engine: &Arc<Engine>,
+        mut request: AcquireRequest,
+    ) -> Result<Option<Grant>, Error> {
+        let mut acquiring = request.wait_limit.lock(&self.acquiring).await;
+        if acquiring.is_none() {
+            acquiring = engine::try_owner_turn(&engine.shared, &request, &self.acquiring).await?;
+        }
+        let Some(_acquiring) = acquiring else { return Ok(None) };
+        let kind = request.name.kind();
+        let AcquireRequest { lease_mode, wait_limit, replicas, .. } = request;
+        if kind == Kind::Plain && self.valid_hold(kind).is_some() {
+            return deadlock_or_busy(wait_limit, not_reentrant(&request.name));
+        }
+        match self.reenter(engine, kind, ReenterRequest { lease_mode, wait_limit, replicas }).await {
+            // It holds nothing, or another task of this owner has just released it.
+            None | Some(Err(Error::NotHeld { .. })) => {}
+            Some(outcome) => return outcome.map(Some),
+        }
+        match kind {
+            Kind::Read => request.under = self.valid_hold(Kind::Write),
+            Kind::Write if self.valid_hold(Kind::Read).is_some() => {
+                return deadlock_or_busy(wait_limit, holds_read_lock(&request.name));
+            }
+            _ => {}
+        }
+        let is_under_write = request.under.is_some();
+        let grant = match engine::acquire(engine, request.clone()).await {
+            // Another task of this owner released the write lock meanwhile: read as any other owner.
+            Err(Error::Lost { .. }) if is_under_write => {
+                engine::acquire(engine, AcquireRequest { under: None, ..request }).await
+            }
+            outcome => outcome,
+        }?;
+        Ok(grant.map(|grant| self.bind(grant)))
     }
+
+    /// Acquires the read lock under a write hold of the owner. It has one read hold, which is reentered.
+    pub(crate) async fn read_under(
+        &self,
+        engine: &Arc<Engine>,
+        write: &Arc<Hold>,
+        lease_mode: LeaseMode,
+        replicas: u32,
+    ) -> Result<Grant, Error> {
+        let _acquiring = tokio::select! {
+            acquiring = self.acquiring.lock() => acquiring,
+            reason = write.until_lost() => return Err(Error::Lost { name: write.name.to_string(), reason }),
+        };
+        let request = ReenterRequest { lease_mode, wait_limit: WaitLimit::Endless, replicas };
+        match self.reenter(engine, Kind::Read, request).await {
+            // There is no read hold, or it has ended meanwhile: make a new one.
+            None | Some(Err(Error::NotHeld { .. } | Error::Lost { .. })) => {}
+            Some(outcome) => return outcome,
+        }
+        engine::read_under(engine, write, lease_mode, replicas).await.map(|grant| self.bind(grant))
+    }
+
+    /// Reenters the hold of this kind. `None` if there is no valid one.
+    async fn reenter(
+        &self,
+        engine: &Arc<Engine>,
+        kind: Kind,
+        request: ReenterRequest,
+    ) -> Option<Result<Grant, Error>> {
+        let hold = self.valid_hold(kind)?;
+        Some(engine::reenter(engine, &hold, request).await.map(|grant| self.bind(grant)))
+    }
+}
+
+/// Returns the error to a caller that waits, and busy to one that does not.
+fn deadlock_or_busy(wait_limit: WaitLimit, error: Error) -> Result<Option<Grant>, Error> {
+    if wait_limit == WaitLimit::None { Ok(None) } else { Err(error) }
+}
+
+pub(crate) fn holds_read_lock(name: &LockName) -> Error {
+    let reason =
+        "the owner holds the read lock, which excludes writers; release it before acquiring the write lock";
+    Error::WouldDeadlock { name: name.to_string(), reason }
+}
+
+fn not_reentrant(name: &LockName) -> Error {
+    let reason = "the owner holds it already, and a plain lock is not reentrant";
+    Error::WouldDeadlock { name: name.to_string(), reason }
 }
 
 impl Owner {
@@ -85,8 +182,13 @@ impl Owner {
         Self { engine: Arc::downgrade(engine), number, holds: Arc::default() }
     }
 
-    pub(crate) fn is_of(&self, engine: &Arc<Engine>) -> bool {
-        std::ptr::eq(self.engine.as_ptr(), Arc::as_ptr(engine))
+    /// Fails if this is an owner of another client.
+    pub(crate) fn check_client(&self, engine: &Arc<Engine>) -> Result<(), Error> {
+        if std::ptr::eq(self.engine.as_ptr(), Arc::as_ptr(engine)) {
+            return Ok(());
+        }
+        let reason = format!("{self} belongs to another client; make it with `owner()` of this client");
+        Err(Error::bad_argument("owner", reason))
     }
 
     /// The client of this owner still exists.
@@ -96,43 +198,12 @@ impl Owner {
 
     /// Returns the holds on one lock. Removes the entries of locks that are no longer held.
     pub(crate) fn holds(&self, name: &LockName) -> Arc<OwnerHolds> {
-        let mut all = self.holds.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.holds.lock();
         if let Some(holds) = all.get(name) {
             return Arc::clone(holds);
         }
         all.retain(|_, holds| Arc::strong_count(holds) > 1 || holds.is_in_use());
         Arc::clone(all.entry(name.clone()).or_default())
-    }
-
-    /// Keeps the lock held without the guard, until [`unlock`](Owner::unlock).
-    ///
-    /// For code that locks in one place and unlocks in another.
-    pub fn detach(&self, guard: Guard) {
-        let holds = self.holds(&guard.hold().name);
-        holds.detached().push(guard);
-    }
-
-    /// Releases the guard of `lock` that was [detached](Owner::detach) last.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::NotHeld`] if there is none. [`Error::Lost`] if the lock was lost since.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe. The release continues in the background.
-    pub async fn unlock(&self, lock: &Lock) -> Result<(), Error> {
-        let name = lock.checked_name()?;
-        let holds = self.holds(name);
-        let guard = {
-            let mut detached = holds.detached();
-            let last = detached.iter().rposition(|guard| guard.hold().name.kind() == name.kind());
-            last.map(|last| detached.remove(last))
-        };
-        match guard {
-            Some(guard) => guard.unlock().await,
-            None => Err(Error::NotHeld { name: name.to_string(), owner: self.to_string() }),
-        }
     }
 }
 

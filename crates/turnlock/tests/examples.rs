@@ -85,3 +85,28 @@ fn fencing() {
 fn testing() {
     check("testing", &[], "three tests passed");
 }
+
+#[test]
+#[cfg(unix)]
+fn json_store() {
+    check("json_store", &[], "acquired by the other client");
+}
+
+/// The page has the code of the example, and of the test that runs the conformance suite on it.
+#[test]
+fn the_page_shows_the_json_store() {
+    let read = |path: &str| {
+        let path = format!("{}/{path}", env!("CARGO_MANIFEST_DIR"));
+        std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
+    };
+    let page = read("../../docs/writing-a-store.md");
+    for (path, start, end) in [
+        ("examples/json_store.rs", "#[cfg(unix)]\nmod store", "#[cfg(not(unix))]"),
+        ("tests/json_store.rs", "#[cfg(unix)]\nfn main()", "<the end>"),
+    ] {
+        let text = read(path);
+        let text = &text[text.find(start).expect("the start")..];
+        let text = text.split(end).next().unwrap_or(text).trim_end();
+        assert!(page.contains(text), "docs/writing-a-store.md does not show {path} as it is");
+    }
+}

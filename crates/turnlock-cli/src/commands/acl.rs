@@ -1,7 +1,6 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use turnlock::Error;
 use turnlock::acl::{AclRule, Primitive};
 
@@ -33,12 +32,4 @@ pub(crate) fn acl(arguments: &AclArguments) -> anyhow::Result<ExitCode> {
     }
     writeln!(anstream::stdout(), "{rule}")?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Parses the name of a primitive, such as `fair-lock`.
-pub(crate) fn primitive_parser() -> impl TypedValueParser<Value = Primitive> {
-    let name = |primitive: Primitive| primitive.noun().replace(' ', "-");
-    PossibleValuesParser::new(Primitive::ALL.map(name)).try_map(move |text| {
-        Primitive::ALL.into_iter().find(|primitive| name(*primitive) == text).ok_or("not a kind of lock")
-    })
 }

@@ -3,7 +3,6 @@
 mod acl;
 mod bench;
 mod change_tracker;
-mod completions;
 mod doctor;
 mod lock_view;
 mod ls;
@@ -17,14 +16,17 @@ mod unlock;
 mod watch;
 mod watch_output;
 
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::CommandFactory;
 use turnlock::{Builder, Client, Error};
 
-use crate::arguments::StoreArguments;
+use crate::arguments::{Arguments, CompletionsArguments, StoreArguments};
 use crate::store;
 
-pub(crate) use acl::{acl, primitive_parser};
+pub(crate) use acl::acl;
 pub(crate) use bench::bench;
-pub(crate) use completions::completions;
 pub(crate) use doctor::doctor;
 pub(crate) use ls::ls;
 pub(crate) use man::man;
@@ -40,4 +42,12 @@ async fn connect(arguments: &StoreArguments, builder: Builder) -> anyhow::Result
         return Err(Error::Unsupported(reason.to_owned()).into());
     }
     store::connect(arguments, builder).await
+}
+
+/// `turnlock completions`: prints the completion script of a shell.
+pub(crate) fn completions(arguments: &CompletionsArguments) -> anyhow::Result<ExitCode> {
+    let mut script = Vec::new();
+    clap_complete::generate(arguments.shell, &mut Arguments::command(), "turnlock", &mut script);
+    std::io::stdout().write_all(&script)?;
+    Ok(ExitCode::SUCCESS)
 }

@@ -31,7 +31,7 @@ async fn follow(client: &Client, arguments: &WatchArguments) -> anyhow::Result<I
         tokio::time::sleep(arguments.interval).await;
         match query(client, arguments).await {
             Ok((locks, is_complete)) => output.show(locks, is_complete)?,
-            Err(error @ Error::Unavailable { .. }) => output.show_unavailable(error)?,
+            Err(error @ Error::Unavailable { .. }) => output.show_unavailable(&error)?,
             Err(error) => return Err(error.into()),
         }
     }

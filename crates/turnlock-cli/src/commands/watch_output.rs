@@ -10,7 +10,6 @@ use super::owner_name;
 use super::screen::{self, Screen};
 use super::table::{Table, cut};
 use crate::escape::{escape, escape_message, json_line};
-use crate::exit_code;
 
 const ERROR: Style = AnsiColor::Red.on_default().bold();
 const FAINT: Style = Style::new().dimmed();
@@ -78,8 +77,8 @@ impl WatchOutput {
     }
 
     /// Reports that the store is unavailable. A table keeps showing the last known locks.
-    pub(super) fn show_unavailable(&mut self, error: turnlock::Error) -> io::Result<()> {
-        let text = escape_message(&exit_code::message(&error.into()));
+    pub(super) fn show_unavailable(&mut self, error: &turnlock::Error) -> io::Result<()> {
+        let text = escape_message(&turnlock_core::error_chain(error));
         if let Format::Table(screen) = &self.format {
             let now = SystemTime::now();
             let text = cut(&format!("{}  {text}", second(now)), screen::width().unwrap_or(80));

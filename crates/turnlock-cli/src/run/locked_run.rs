@@ -228,7 +228,7 @@ impl LockedRun<'_> {
             }
             ReleaseReply::Failed(Error::Lost { reason, .. }) => Release::Lost(reason),
             ReleaseReply::Failed(error) => {
-                self.reporter.warn(&exit_code::message(&error.into()));
+                self.reporter.warn(&turnlock_core::error_chain(&error));
                 Release::Unconfirmed
             }
         }

@@ -2,12 +2,12 @@ use std::io::{self, IsTerminal};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
+use turnlock_core::error_chain;
 
 use super::event::Event;
 use super::stderr_writer::StderrWriter;
 use super::waiting_line::WaitingLine;
 use crate::escape::{escape, escape_message, json_line};
-use crate::exit_code;
 use crate::run_arguments::RunArguments;
 
 /// How long to wait for a slow reader before the command starts, so that our lines come before those of the command.
@@ -68,7 +68,7 @@ impl Reporter {
 
     /// Reports the error that ends the run, also with `--quiet`.
     pub(crate) fn report_error(&self, error: &anyhow::Error) {
-        let text = exit_code::message(error);
+        let text = error_chain(error.as_ref());
         match self.format {
             Format::Json => self.write_json(&Event::Error { text: &text }),
             Format::Text | Format::Quiet => self.write_text(&escape_message(&text)),

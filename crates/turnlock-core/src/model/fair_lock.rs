@@ -41,14 +41,9 @@ impl FairLockState {
     ///
     /// A refused owner that waits is added at the end of the queue, or keeps its position. Only the first
     /// waiter gets the rest of the holder's lease: the others have nothing to do when it ends.
-    pub fn acquire(
-        &mut self,
-        now: Now,
-        claim: &Claim<'_>,
-        options: &AcquireOptions,
-    ) -> (Acquired, Notification) {
-        self.purge(now, Some(claim.owner));
-        let Claim { owner, target, .. } = *claim;
+    pub fn acquire(&mut self, now: Now, claim: &Claim, options: &AcquireOptions) -> (Acquired, Notification) {
+        self.purge(now, Some(&claim.owner));
+        let (owner, target) = (&claim.owner, claim.target);
         let is_next = self.queue.front().is_none_or(|first| first.owner == *owner);
         if self.is_held_by(now, owner) || (is_next && self.lock.is_free(now.moment)) {
             let reply = self.lock.acquire(now.moment, owner, target, options.lease);
@@ -70,9 +65,9 @@ impl FairLockState {
 
     /// Lowers the count of `owner` to the target. Zero ends the hold, and removes the owner from the queue as
     /// well.
-    pub fn release(&mut self, now: Now, claim: &Claim<'_>) -> (Released, Notification) {
+    pub fn release(&mut self, now: Now, claim: &Claim) -> (Released, Notification) {
         let purged = self.purge(now, None);
-        let Claim { owner, target, .. } = *claim;
+        let (owner, target) = (&claim.owner, claim.target);
         let left = target == 0 && self.leave_queue(owner);
         let reply = self.lock.release(now.moment, owner, target);
         let notification = match reply {

@@ -1,7 +1,7 @@
 use super::{
     AcquireOptions, Acquired, Claim, CounterOp, FairLockState, FencedLockState, LatchState, Notification,
     Now, Owners, PermitSemaphoreState, PlainLockState, QueuePosition, ReadWriteLockState, Released, Renewed,
-    SemaphoreState, Snapshot,
+    Reply, SemaphoreState, Snapshot, Step,
 };
 use crate::{Kind, Lease, OwnerId};
 
@@ -47,14 +47,43 @@ impl Item {
         }
     }
 
+    /// Executes a step of any kind.
+    ///
+    /// # Errors
+    ///
+    /// [`WrongKind`] if the key is in use for another kind. Nothing has changed then.
+    pub fn apply(&mut self, now: Now, step: &Step) -> Outcome<(Reply, Notification)> {
+        fn reply<T>(wrap: fn(T) -> Reply) -> impl FnOnce((T, Notification)) -> (Reply, Notification) {
+            move |(reply, notification)| (wrap(reply), notification)
+        }
+        let quiet = |reply| (reply, Notification::None);
+        match step {
+            Step::Acquire(claim, options) => self.acquire(now, claim, options).map(reply(Reply::Acquired)),
+            Step::Release(claim) => self.release(now, claim).map(reply(Reply::Released)),
+            Step::Renew(claim, lease) => self.renew(now, claim, *lease).map(Reply::Renewed).map(quiet),
+            Step::SetLease { claim, lease, .. } => {
+                self.unlock_after(now, claim, *lease).map(reply(Reply::Renewed))
+            }
+            Step::Heartbeat(_, waiter) => self.heartbeat(now, waiter).map(reply(Reply::Position)),
+            Step::ForceUnlock(name) => self.force_unlock(now, name.kind()).map(reply(Reply::ForceUnlocked)),
+            Step::Perform(name, op, request) => {
+                self.perform(now, name.kind(), *op, request).map(reply(Reply::Number))
+            }
+            Step::Forget(name, request) => {
+                self.forget(name.kind(), request).map(|()| quiet(Reply::Forgotten))
+            }
+            Step::Inspect(name) => self.snapshot(now, name.kind()).map(Reply::Snapshot).map(quiet),
+        }
+    }
+
     /// Acquires it, or raises the count of a hold to the target.
     pub fn acquire(
         &mut self,
         now: Now,
-        claim: &Claim<'_>,
+        claim: &Claim,
         options: &AcquireOptions,
     ) -> Outcome<(Acquired, Notification)> {
-        let Claim { owner, target, .. } = *claim;
+        let (owner, target) = (&claim.owner, claim.target);
         let without_notification = |reply| Ok((reply, Notification::None));
         match (claim.name.kind(), self) {
             (Kind::Lock | Kind::Spin, Self::Lock(state)) => {
@@ -75,8 +104,8 @@ impl Item {
     }
 
     /// Lowers the count of a hold to the target; zero ends it.
-    pub fn release(&mut self, now: Now, claim: &Claim<'_>) -> Outcome<(Released, Notification)> {
-        let Claim { owner, target, .. } = *claim;
+    pub fn release(&mut self, now: Now, claim: &Claim) -> Outcome<(Released, Notification)> {
+        let (owner, target) = (&claim.owner, claim.target);
         let published = |reply| Ok((reply, Notification::subscribers_if(reply == Released::Freed)));
         match (claim.name.kind(), self) {
             (Kind::Lock | Kind::Fenced, Self::Lock(state)) => {
@@ -95,13 +124,13 @@ impl Item {
     }
 
     /// Extends the lease of a hold. With `lease` of `None`, only checks that it is held.
-    pub fn renew(&mut self, now: Now, claim: &Claim<'_>, lease: Option<Lease>) -> Outcome<Renewed> {
+    pub fn renew(&mut self, now: Now, claim: &Claim, lease: Option<Lease>) -> Outcome<Renewed> {
         match (claim.name.kind(), self) {
             (Kind::Lock | Kind::Spin | Kind::Fenced, Self::Lock(state)) => {
-                Ok(state.lock.renew(now.moment, claim.owner, lease))
+                Ok(state.lock.renew(now.moment, &claim.owner, lease))
             }
-            (Kind::Plain, Self::Plain(state)) => Ok(state.renew(now.moment, claim.owner, lease)),
-            (Kind::Fair, Self::Fair(state)) => Ok(state.renew(now, claim.owner, lease)),
+            (Kind::Plain, Self::Plain(state)) => Ok(state.renew(now.moment, &claim.owner, lease)),
+            (Kind::Fair, Self::Fair(state)) => Ok(state.renew(now, &claim.owner, lease)),
             (Kind::Read | Kind::Write, Self::ReadWrite(state)) => Ok(state.renew(now, claim, lease)),
             (Kind::Permits, Self::Permits(state)) => Ok(state.renew(now, claim, lease)),
             (_, other) => Err(other.wrong_kind()),
@@ -112,10 +141,10 @@ impl Item {
     pub fn unlock_after(
         &mut self,
         now: Now,
-        claim: &Claim<'_>,
+        claim: &Claim,
         lease: Lease,
     ) -> Outcome<(Renewed, Notification)> {
-        let owner = claim.owner;
+        let owner = &claim.owner;
         match (claim.name.kind(), self) {
             (Kind::Lock | Kind::Fenced, Self::Lock(state)) => {
                 Ok(state.lock.unlock_after(now.moment, owner, lease))

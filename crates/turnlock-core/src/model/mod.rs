@@ -29,6 +29,7 @@ mod permit_id;
 mod permit_semaphore;
 mod plain_lock;
 mod read_write_lock;
+mod reply;
 mod requests;
 mod semaphore;
 mod step;
@@ -42,8 +43,8 @@ pub use permit_id::PermitId;
 pub use permit_semaphore::PermitSemaphoreState;
 pub use plain_lock::PlainLockState;
 pub use read_write_lock::ReadWriteLockState;
-pub use semaphore::SemaphoreState;
-pub use step::{
-    AcquireOptions, Acquired, Claim, CounterOp, HolderSnapshot, Notification, Now, Owners, QueuePosition,
-    Released, Renewed, Role, Snapshot,
+pub use reply::{
+    Acquired, HolderSnapshot, Notification, Owners, QueuePosition, Released, Renewed, Reply, Role, Snapshot,
 };
+pub use semaphore::SemaphoreState;
+pub use step::{AcquireOptions, Claim, CounterOp, Now, Step};

@@ -24,14 +24,9 @@ impl PermitSemaphoreState {
     /// Acquires as many permits as the claim asks for, or none. A repeated request changes nothing.
     ///
     /// If part of the hold was lost, only that part is acquired again. No lease is shortened.
-    pub fn acquire(
-        &mut self,
-        now: Now,
-        claim: &Claim<'_>,
-        options: &AcquireOptions,
-    ) -> (Acquired, Notification) {
+    pub fn acquire(&mut self, now: Now, claim: &Claim, options: &AcquireOptions) -> (Acquired, Notification) {
         let notification = self.reclaim_expired(now.moment);
-        let ids: Vec<_> = PermitId::of_hold(claim.owner, claim.permits).collect();
+        let ids: Vec<_> = PermitId::of_hold(&claim.owner, claim.permits).collect();
         let missing = count(ids.iter().filter(|id| !self.taken.contains_key(id)));
         if missing > 0 {
             match &mut self.free {
@@ -48,8 +43,8 @@ impl PermitSemaphoreState {
 
     /// Releases all permits of the hold. Replies "freed" only if all of them were held, with unexpired
     /// leases.
-    pub fn release(&mut self, now: Now, claim: &Claim<'_>) -> (Released, Notification) {
-        let ids: Vec<_> = PermitId::of_hold(claim.owner, claim.permits).collect();
+    pub fn release(&mut self, now: Now, claim: &Claim) -> (Released, Notification) {
+        let ids: Vec<_> = PermitId::of_hold(&claim.owner, claim.permits).collect();
         let is_held = self.is_held(now.moment, &ids);
         let found = count(ids.iter().filter_map(|id| self.taken.remove(id)));
         let notification = self.return_permits(found);
@@ -60,8 +55,8 @@ impl PermitSemaphoreState {
 
     /// Extends the leases of a hold, never shortens them. With `lease` of `None`, only checks that it is
     /// held.
-    pub fn renew(&mut self, now: Now, claim: &Claim<'_>, lease: Option<Lease>) -> Renewed {
-        let ids: Vec<_> = PermitId::of_hold(claim.owner, claim.permits).collect();
+    pub fn renew(&mut self, now: Now, claim: &Claim, lease: Option<Lease>) -> Renewed {
+        let ids: Vec<_> = PermitId::of_hold(&claim.owner, claim.permits).collect();
         if !self.is_held(now.moment, &ids) {
             return Renewed::NotHeld;
         }
@@ -74,8 +69,8 @@ impl PermitSemaphoreState {
     /// Sets the leases of a hold to exactly `lease`.
     ///
     /// If that shortens one of them, the waiters are notified, since they may sleep until the old end.
-    pub fn unlock_after(&mut self, now: Now, claim: &Claim<'_>, lease: Lease) -> (Renewed, Notification) {
-        let ids: Vec<_> = PermitId::of_hold(claim.owner, claim.permits).collect();
+    pub fn unlock_after(&mut self, now: Now, claim: &Claim, lease: Lease) -> (Renewed, Notification) {
+        let ids: Vec<_> = PermitId::of_hold(&claim.owner, claim.permits).collect();
         if !self.is_held(now.moment, &ids) {
             return (Renewed::NotHeld, Notification::None);
         }

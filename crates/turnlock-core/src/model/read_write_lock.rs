@@ -55,12 +55,7 @@ impl ReadWriteLockState {
 
     /// Acquires one side of the lock, or raises the count of the owner's hold there. Leases are never
     /// shortened.
-    pub fn acquire(
-        &mut self,
-        now: Now,
-        claim: &Claim<'_>,
-        options: &AcquireOptions,
-    ) -> (Acquired, Notification) {
+    pub fn acquire(&mut self, now: Now, claim: &Claim, options: &AcquireOptions) -> (Acquired, Notification) {
         let now = now.moment;
         self.expire_by(now);
         let reply = match claim.name.kind() {
@@ -70,8 +65,8 @@ impl ReadWriteLockState {
         (reply, Notification::None)
     }
 
-    fn acquire_read(&mut self, now: Moment, claim: &Claim<'_>, lease: Lease) -> Acquired {
-        let Claim { owner, target, under, .. } = *claim;
+    fn acquire_read(&mut self, now: Moment, claim: &Claim, lease: Lease) -> Acquired {
+        let (owner, target, under) = (&claim.owner, claim.target, claim.under.as_ref());
         let until = now + lease.as_duration();
         if let Some(reader) = self.unexpired_reader(now, owner) {
             reader.count = reader.count.max(target);
@@ -98,8 +93,8 @@ impl ReadWriteLockState {
         Acquired::Granted
     }
 
-    fn acquire_write(&mut self, now: Moment, claim: &Claim<'_>, options: &AcquireOptions) -> Acquired {
-        let Claim { owner, target, .. } = *claim;
+    fn acquire_write(&mut self, now: Moment, claim: &Claim, options: &AcquireOptions) -> Acquired {
+        let (owner, target) = (&claim.owner, claim.target);
         let until = now + options.lease.as_duration();
         let busy = Acquired::Busy { ttl: Some(self.expires.since(now)) };
         match &mut self.writer {
@@ -126,12 +121,12 @@ impl ReadWriteLockState {
     }
 
     /// Lowers the count of a hold to the target; zero ends it. Never begins a hold.
-    pub fn release(&mut self, now: Now, claim: &Claim<'_>) -> (Released, Notification) {
+    pub fn release(&mut self, now: Now, claim: &Claim) -> (Released, Notification) {
         let now = now.moment;
         self.expire_by(now);
         match claim.name.kind() {
-            Kind::Read => self.release_read(now, claim.owner, claim.target),
-            _ => self.release_write(now, claim.owner, claim.target),
+            Kind::Read => self.release_read(now, &claim.owner, claim.target),
+            _ => self.release_write(now, &claim.owner, claim.target),
         }
     }
 
@@ -172,7 +167,7 @@ impl ReadWriteLockState {
     }
 
     /// Extends the lease of a hold, never shortens it. With `lease` of `None`, only checks that it is held.
-    pub fn renew(&mut self, now: Now, claim: &Claim<'_>, lease: Option<Lease>) -> Renewed {
+    pub fn renew(&mut self, now: Now, claim: &Claim, lease: Option<Lease>) -> Renewed {
         let now = now.moment;
         self.expire_by(now);
         let until = lease.map_or(now, |lease| now + lease.as_duration());
@@ -181,13 +176,13 @@ impl ReadWriteLockState {
         // A reader has an end of its own. A writer ends with the whole, unless read holds are why that lasts
         // longer.
         let end = if claim.name.kind() == Kind::Read {
-            self.unexpired_reader(now, claim.owner).map(|reader| {
+            self.unexpired_reader(now, &claim.owner).map(|reader| {
                 reader.expires = reader.expires.max(until);
                 reader.expires
             })
         } else {
             let margin = lease.map_or(Duration::ZERO, Lease::margin);
-            let writer = self.writer.as_ref().filter(|writer| writer.owner == *claim.owner);
+            let writer = self.writer.as_ref().filter(|writer| writer.owner == claim.owner);
             writer.map(|_| if whole > readers + margin { whole } else { until })
         };
         let Some(end) = end else { return Renewed::NotHeld };
@@ -202,13 +197,13 @@ impl ReadWriteLockState {
     ///
     /// If the lease is shortened, the waiters are notified, since the whole may end earlier than they know.
     /// Shortening a read hold under a writer notifies no waiter.
-    pub fn unlock_after(&mut self, now: Now, claim: &Claim<'_>, lease: Lease) -> (Renewed, Notification) {
+    pub fn unlock_after(&mut self, now: Now, claim: &Claim, lease: Lease) -> (Renewed, Notification) {
         let now = now.moment;
         self.expire_by(now);
         let (before, until) = (self.expires, now + lease.as_duration());
         let has_writer = self.writer.is_some();
         let held = match claim.name.kind() {
-            Kind::Read => self.unexpired_reader(now, claim.owner).map(|reader| {
+            Kind::Read => self.unexpired_reader(now, &claim.owner).map(|reader| {
                 let own = std::mem::replace(&mut reader.expires, until);
                 // A read hold under a writer leaves the expiry of the whole as it is.
                 if has_writer { (before, false) } else { (until, until < own) }
@@ -216,7 +211,7 @@ impl ReadWriteLockState {
             _ => self
                 .writer
                 .as_ref()
-                .filter(|writer| writer.owner == *claim.owner)
+                .filter(|writer| writer.owner == claim.owner)
                 .map(|_| (until, until < before)),
         };
         let Some((at_least, is_shorter)) = held else { return (Renewed::NotHeld, Notification::None) };

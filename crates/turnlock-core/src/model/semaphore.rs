@@ -32,15 +32,15 @@ impl SemaphoreState {
     ///
     /// A repeated request that was granted is granted again without counting. A request whose hold was
     /// released or cancelled before it arrived gets [`Acquired::Gone`].
-    pub fn acquire(&mut self, now: Now, claim: &Claim<'_>, _: &AcquireOptions) -> (Acquired, Notification) {
+    pub fn acquire(&mut self, now: Now, claim: &Claim, _: &AcquireOptions) -> (Acquired, Notification) {
         let permits = i64::from(claim.permits);
-        let reply = match self.holds.outcome(now.moment, claim.owner) {
+        let reply = match self.holds.outcome(now.moment, &claim.owner) {
             Some(Hold::Taken(_)) => Acquired::Granted,
             Some(Hold::Released | Hold::Cancelled) => Acquired::Gone,
             None => match &mut self.free {
                 Some(free) if *free >= permits => {
                     *free -= permits;
-                    self.holds.remember(now.moment, claim.owner, Hold::Taken(claim.permits));
+                    self.holds.remember(now.moment, &claim.owner, Hold::Taken(claim.permits));
                     Acquired::Granted
                 }
                 _ => Acquired::Busy { ttl: None },
@@ -54,8 +54,8 @@ impl SemaphoreState {
     /// An [unsure](Claim::unsure) claim returns only permits that are remembered as taken. If nothing is
     /// remembered, the request is cancelled, so that a late acquire gets [`Acquired::Gone`]. Any other claim
     /// returns its permits even if the store has forgotten the hold, since it may have outlasted the memory.
-    pub fn release(&mut self, now: Now, claim: &Claim<'_>) -> (Released, Notification) {
-        let permits = match self.holds.outcome(now.moment, claim.owner) {
+    pub fn release(&mut self, now: Now, claim: &Claim) -> (Released, Notification) {
+        let permits = match self.holds.outcome(now.moment, &claim.owner) {
             Some(Hold::Released) => return (Released::Freed, Notification::None),
             Some(Hold::Cancelled) => return (Released::NotHeld, Notification::None),
             Some(Hold::Taken(permits)) => Some(permits),
@@ -64,10 +64,10 @@ impl SemaphoreState {
         };
         if let (Some(free), Some(permits)) = (&mut self.free, permits) {
             *free = free.saturating_add(i64::from(permits));
-            self.holds.remember(now.moment, claim.owner, Hold::Released);
+            self.holds.remember(now.moment, &claim.owner, Hold::Released);
             return (Released::Freed, Notification::Subscribers);
         }
-        self.holds.remember(now.moment, claim.owner, Hold::Cancelled);
+        self.holds.remember(now.moment, &claim.owner, Hold::Cancelled);
         (Released::NotHeld, Notification::None)
     }
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use turnlock_core::hold_state::{self, Event, Facts, HoldState};
 use turnlock_core::model::{Acquired, Released, Renewed};
-use turnlock_core::not_held::{self, NotHeld};
 use turnlock_core::{Doubt, Moment};
 
 use crate::network::{ReplyValue, Step};
@@ -227,5 +227,13 @@ impl Turn {
 /// The local end is not modelled: past it, a client would be in doubt where this one has released, and both
 /// are done with the hold.
 fn is_lost(sent: Sent) -> bool {
-    not_held::classify(sent.resent, sent.at, Moment::NEVER) == NotHeld::Lost
+    let phase = if sent.resent {
+        hold_state::Phase::InDoubt { since: sent.at }
+    } else {
+        hold_state::Phase::Releasing
+    };
+    let (valid_until, may_last_until) = (Moment::NEVER, Moment::NEVER);
+    let facts = Facts { now: sent.at, valid_until, may_last_until, is_leased: true };
+    let releasing = HoldState { phase, guards: 0, doubt: None };
+    releasing.next(Event::ReleaseNotHeld { target: 0 }, &facts).0.phase == hold_state::Phase::Gone
 }

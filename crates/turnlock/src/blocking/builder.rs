@@ -1,11 +1,16 @@
+#[cfg(any(feature = "redis", all(feature = "file", unix)))]
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
+use turnlock_core::ClientId;
+use turnlock_store::MemoryStore;
+
 use super::client::Client;
-use crate::backend::memory::MemoryStore;
-use crate::backend::redis::ClusterMessages;
+use crate::config::Settings;
 use crate::error::Error;
-use crate::tls::Tls;
+#[cfg(feature = "redis")]
+use crate::{ClusterMessages, Tls};
 
 /// The options of a blocking [`Client`]: those of [`turnlock::Builder`](crate::Builder).
 ///
@@ -46,6 +51,11 @@ impl Builder {
         "Sets how long a lock passes between local waiters" hand_over_window(window: Duration);
         "Sets a prefix of every name on the store" key_prefix(prefix: impl Into<String>);
         "Sets the label of this client" label(label: impl Into<String>);
+        "Sets how many replicas must acknowledge each grant" replicas(replicas: u32);
+    }
+
+    #[cfg(feature = "redis")]
+    delegate! {
         "Sets the user" user(name: impl Into<String>);
         "Sets the password" password(password: impl Into<String>);
         "Reads the password from a file" password_from_file(path: impl Into<PathBuf>);
@@ -58,7 +68,10 @@ impl Builder {
         "Sets the name of the connections on the server" client_name(name: impl Into<String>);
         "Sets the TLS options" tls(tls: Tls);
         "Sets how releases are published in a cluster" cluster_messages(messages: ClusterMessages);
-        "Sets how many replicas must acknowledge each grant" replicas(replicas: u32);
+    }
+
+    #[cfg(all(feature = "file", unix))]
+    delegate! {
         "Accepts any file system for a file store" any_file_system(yes: bool);
     }
 
@@ -68,13 +81,20 @@ impl Builder {
         Client::build(async move || self.inner.connect(&url).await)
     }
 
+    /// Connects to the store of the settings: [`turnlock::Builder::open`](crate::Builder::open).
+    pub fn open(self) -> Result<Client, Error> {
+        Client::build(async move || self.inner.open().await)
+    }
+
     /// Connects through sentinels: [`turnlock::Builder::sentinel`](crate::Builder::sentinel).
+    #[cfg(feature = "redis")]
     pub fn sentinel(self, master_name: &str, sentinels: &[impl AsRef<str>]) -> Result<Client, Error> {
         let (master_name, sentinels) = (master_name.to_owned(), owned(sentinels));
         Client::build(async move || self.inner.sentinel(&master_name, &sentinels).await)
     }
 
     /// Connects to a cluster: [`turnlock::Builder::cluster`](crate::Builder::cluster).
+    #[cfg(feature = "redis")]
     pub fn cluster(self, seeds: &[impl AsRef<str>]) -> Result<Client, Error> {
         let seeds = owned(seeds);
         Client::build(async move || self.inner.cluster(&seeds).await)
@@ -92,6 +112,14 @@ impl Builder {
         let store = store.clone();
         Client::build(async move || self.inner.memory(&store))
     }
+
+    /// Uses a store of another crate: [`turnlock::Builder::store`](crate::Builder::store).
+    pub fn store(
+        self,
+        open: impl FnOnce(ClientId) -> Arc<dyn turnlock_store::Store> + Send + 'static,
+    ) -> Result<Client, Error> {
+        Client::build(async move || self.inner.store(open))
+    }
 }
 
 /// Uses the options of an async builder.
@@ -101,6 +129,31 @@ impl From<crate::Builder> for Builder {
     }
 }
 
+/// Starts from these settings. The methods of the builder replace them.
+impl From<Settings> for Builder {
+    fn from(settings: Settings) -> Self {
+        Self { inner: settings.into() }
+    }
+}
+
+impl Client {
+    /// Connects to the store of this URL: [`turnlock::Client::connect`](crate::Client::connect).
+    pub fn connect(url: &str) -> Result<Self, Error> {
+        Self::builder().connect(url)
+    }
+
+    /// Returns a [`Builder`] to set options.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// Connects to the store of the settings: [`turnlock::Client::from_settings`](crate::Client::from_settings).
+    pub fn from_settings(settings: Settings) -> Result<Self, Error> {
+        Builder::from(settings).open()
+    }
+}
+
+#[cfg(feature = "redis")]
 fn owned(texts: &[impl AsRef<str>]) -> Vec<String> {
     texts.iter().map(|text| text.as_ref().to_owned()).collect()
 }

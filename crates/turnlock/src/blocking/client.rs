@@ -1,23 +1,12 @@
-use std::sync::Arc;
 use std::time::Duration;
 
 use turnlock_core::{ClientId, OwnerId};
 
-use super::bridge::Bridge;
-use super::builder::Builder;
+use super::bridge::{Bridge, IntoBlocking};
 use super::client_thread::ClientThread;
-use super::latch::Latch;
-use super::lock::Lock;
-use super::permit_semaphore::PermitSemaphore;
-use super::read_write_lock::ReadWriteLock;
-use super::semaphore::Semaphore;
-use crate::client::ShutdownReport;
+use super::{Latch, Lock, PermitSemaphore, ReadWriteLock, Semaphore};
 use crate::doctor::Report;
-use crate::error::Error;
-use crate::found::Found;
-use crate::identity::Identity;
-use crate::inspection::Inspection;
-use crate::kind::Kind;
+use crate::{Error, Found, Identity, Inspection, Kind, ShutdownReport};
 
 /// A client of a store, from which all locks are made: [`turnlock::Client`](crate::Client).
 ///
@@ -36,118 +25,52 @@ use crate::kind::Kind;
 #[derive(Clone, Debug)]
 pub struct Client {
     inner: crate::Client,
-    thread: Arc<ClientThread>,
+    bridge: Bridge,
 }
 
 impl Client {
-    /// Connects to the store of this URL: [`turnlock::Client::connect`](crate::Client::connect).
-    pub fn connect(url: &str) -> Result<Self, Error> {
-        Self::builder().connect(url)
-    }
-
-    /// Returns a [`Builder`] to set options.
-    pub fn builder() -> Builder {
-        Builder::default()
-    }
-
-    /// Returns a handle to the lock of this name: [`turnlock::Client::lock`](crate::Client::lock).
-    pub fn lock(&self, name: &str) -> Lock {
-        Lock::new(self.inner.lock(name), self.bridge())
-    }
-
-    /// Returns a handle to the fair lock of this name: [`turnlock::Client::fair_lock`](crate::Client::fair_lock).
-    pub fn fair_lock(&self, name: &str) -> Lock {
-        Lock::new(self.inner.fair_lock(name), self.bridge())
-    }
-
-    /// Returns a handle to the fenced lock of this name: [`turnlock::Client::fenced_lock`](crate::Client::fenced_lock).
-    pub fn fenced_lock(&self, name: &str) -> Lock {
-        Lock::new(self.inner.fenced_lock(name), self.bridge())
-    }
-
-    /// Returns a handle to the spin lock of this name: [`turnlock::Client::spin_lock`](crate::Client::spin_lock).
-    pub fn spin_lock(&self, name: &str) -> Lock {
-        Lock::new(self.inner.spin_lock(name), self.bridge())
-    }
-
-    /// Returns a handle to the plain lock of this name: [`turnlock::Client::plain_lock`](crate::Client::plain_lock).
-    pub fn plain_lock(&self, name: &str) -> Lock {
-        Lock::new(self.inner.plain_lock(name), self.bridge())
-    }
-
-    /// Returns a handle to the read-write lock: [`turnlock::Client::read_write_lock`](crate::Client::read_write_lock).
-    pub fn read_write_lock(&self, name: &str) -> ReadWriteLock {
-        ReadWriteLock::new(self.inner.read_write_lock(name), self.bridge())
-    }
-
-    /// Returns a handle to the semaphore of this name: [`turnlock::Client::semaphore`](crate::Client::semaphore).
-    pub fn semaphore(&self, name: &str) -> Semaphore {
-        Semaphore::new(self.inner.semaphore(name), self.bridge())
-    }
-
-    /// Returns a handle to the semaphore with leases:
-    /// [`turnlock::Client::permit_semaphore`](crate::Client::permit_semaphore).
-    pub fn permit_semaphore(&self, name: &str) -> PermitSemaphore {
-        PermitSemaphore::new(self.inner.permit_semaphore(name), self.bridge())
-    }
-
-    /// Returns a handle to the count-down latch of this name: [`turnlock::Client::latch`](crate::Client::latch).
-    pub fn latch(&self, name: &str) -> Latch {
-        Latch::new(self.inner.latch(name), self.bridge())
-    }
-
-    /// Returns the id of this client: [`turnlock::Client::id`](crate::Client::id).
-    pub fn id(&self) -> ClientId {
-        self.inner.id()
-    }
-
-    fn bridge(&self) -> Bridge {
-        Bridge::new(self.inner.clone(), Arc::clone(&self.thread))
-    }
-
     pub(super) fn build<F>(connect: F) -> Result<Self, Error>
     where
         F: AsyncFnOnce() -> Result<crate::Client, Error> + Send + 'static,
     {
         let (thread, inner) = ClientThread::build(connect)?;
-        Ok(Self { inner, thread })
+        Ok(Self { bridge: Bridge::new(inner.clone(), thread), inner })
     }
 
-    /// Finds held locks whose names match a pattern: [`turnlock::Client::find`](crate::Client::find).
-    pub fn find(&self, pattern: &str, at_most: usize) -> Result<Found, Error> {
-        self.thread.block_on(self.inner.find(pattern, at_most))
-    }
-
-    /// Inspects the key of this exact name, whatever its kind: [`turnlock::Client::inspect`](crate::Client::inspect).
-    pub fn inspect(&self, name: &str) -> Result<Option<Inspection>, Error> {
-        self.thread.block_on(self.inner.inspect(name))
-    }
-
-    /// Returns the identities of the clients of these owners:
-    /// [`turnlock::Client::identities`](crate::Client::identities).
-    pub fn identities(&self, owners: &[OwnerId]) -> Result<Vec<Option<Identity>>, Error> {
-        self.thread.block_on(self.inner.identities(owners))
-    }
-
-    /// Releases a lock by force: [`turnlock::Client::force_unlock`](crate::Client::force_unlock).
-    pub fn force_unlock(&self, kind: Kind, name: &str, owner: Option<&OwnerId>) -> Result<bool, Error> {
-        self.thread.block_on(self.inner.force_unlock(kind, name, owner))
-    }
-
-    /// Checks the store, and returns a report: [`turnlock::Client::doctor`](crate::Client::doctor).
-    pub fn doctor(&self) -> Report {
-        self.thread.block_on(self.inner.doctor())
-    }
-
-    /// Checks the store, with probes whose names begin with `prefix`:
-    /// [`turnlock::Client::doctor_with_prefix`](crate::Client::doctor_with_prefix).
-    pub fn doctor_with_prefix(&self, prefix: &str) -> Report {
-        self.thread.block_on(self.inner.doctor_with_prefix(prefix))
-    }
-
-    /// Stops acquiring, and waits until all locks are released:
-    /// [`turnlock::Client::shutdown`](crate::Client::shutdown).
-    pub fn shutdown(&self, limit: Duration) -> ShutdownReport {
-        self.thread.block_on(self.inner.shutdown(limit))
+    delegate! { Client:
+        /// Returns a handle to the lock of this name.
+        make lock(&self, name: &str) -> Lock;
+        /// Returns a handle to the fair lock of this name.
+        make fair_lock(&self, name: &str) -> Lock;
+        /// Returns a handle to the fenced lock of this name.
+        make fenced_lock(&self, name: &str) -> Lock;
+        /// Returns a handle to the spin lock of this name.
+        make spin_lock(&self, name: &str) -> Lock;
+        /// Returns a handle to the plain lock of this name.
+        make plain_lock(&self, name: &str) -> Lock;
+        /// Returns a handle to the read-write lock.
+        make read_write_lock(&self, name: &str) -> ReadWriteLock;
+        /// Returns a handle to the semaphore of this name.
+        make semaphore(&self, name: &str) -> Semaphore;
+        /// Returns a handle to the semaphore with leases.
+        make permit_semaphore(&self, name: &str) -> PermitSemaphore;
+        /// Returns a handle to the count-down latch of this name.
+        make latch(&self, name: &str) -> Latch;
+        /// Returns the id of this client.
+        get id(&self) -> ClientId;
+        /// Finds held locks whose names match a pattern.
+        block find(&self, pattern: &str, at_most: usize) -> Result<Found, Error>;
+        /// Inspects the key of this exact name, whatever its kind.
+        block inspect(&self, name: &str) -> Result<Option<Inspection>, Error>;
+        /// Returns the identities of the clients of these owners.
+        block identities(&self, owners: &[OwnerId]) -> Result<Vec<Option<Identity>>, Error>;
+        /// Releases a lock by force.
+        block force_unlock(&self, kind: Kind, name: &str, owner: Option<&OwnerId>) -> Result<bool, Error>;
+        /// Checks the store, and returns a report.
+        block doctor(&self) -> Report;
+        /// Checks the store, with probes whose names begin with `prefix`.
+        block doctor_with_prefix(&self, prefix: &str) -> Report;
+        /// Stops acquiring, and waits until all locks are released.
+        block shutdown(&self, limit: Duration) -> ShutdownReport;
     }
 }

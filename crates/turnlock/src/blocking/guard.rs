@@ -1,108 +1,101 @@
-use std::sync::Arc;
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use turnlock_core::{ClientId, LockName, OwnerId};
+use turnlock_core::{ClientId, Kind, LockName};
 
-use super::client_thread::ClientThread;
-use super::thread_owner;
-use crate::error::{Error, LostReason};
-use crate::guard_error::GuardError;
+use super::bridge::{Bridge, IntoBlocking, into_blocking};
+use crate::lock::after_body;
+use crate::{Error, GuardError, LostReason, OwnerId};
 
 /// A held lock: [`turnlock::Guard`](crate::Guard). Dropping it releases the lock in the background.
 #[must_use = "the lock is released when the guard is dropped: bind it to a variable"]
 #[derive(Debug)]
 pub struct Guard {
-    // Dropped before the thread, which runs its release.
-    inner: crate::Guard,
-    thread: Arc<ClientThread>,
-    client: ClientId,
+    pub(super) inner: crate::Guard,
+    pub(super) bridge: Bridge,
 }
 
+into_blocking!(Guard);
+
 impl Guard {
-    pub(super) fn new(guard: crate::Guard, thread: Arc<ClientThread>, client: ClientId) -> Self {
-        Self { inner: guard, thread, client }
-    }
-
-    /// Returns the name of the lock.
-    pub fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    /// Returns the owner id on the store: [`turnlock::Guard::owner_id`](crate::Guard::owner_id).
-    pub fn owner_id(&self) -> &OwnerId {
-        self.inner.owner_id()
-    }
-
-    /// Returns how many guards share this hold.
-    pub fn hold_count(&self) -> u32 {
-        self.inner.hold_count()
+    delegate! { Guard:
+        /// Returns the name of the lock.
+        get name(&self) -> &str;
+        /// Returns the owner id on the store.
+        get owner_id(&self) -> &OwnerId;
+        /// Returns how many guards share this hold.
+        get hold_count(&self) -> u32;
+        /// Returns the fencing token.
+        get token(&self) -> Option<u64>;
+        /// Returns how many replicas acknowledged.
+        get replicas(&self) -> u32;
+        /// Returns `true` if the lock is held.
+        get is_valid(&self) -> bool;
+        /// Returns until when the lock is held.
+        get valid_until(&self) -> Instant;
+        /// Writes since when the lock is held.
+        block announce(&self) -> Result<(), Error>;
     }
 
     /// Acquires the lock once more: [`turnlock::Guard::reenter`](crate::Guard::reenter).
     pub fn reenter(&self) -> Result<Self, Error> {
-        let guard = self.thread.block_on(self.inner.reenter())?;
-        Ok(Self::new(guard, Arc::clone(&self.thread), self.client))
-    }
-
-    /// Returns the fencing token: [`turnlock::Guard::token`](crate::Guard::token).
-    pub fn token(&self) -> Option<u64> {
-        self.inner.token()
-    }
-
-    /// Returns how many replicas acknowledged: [`turnlock::Guard::replicas`](crate::Guard::replicas).
-    pub fn replicas(&self) -> u32 {
-        self.inner.replicas()
+        Ok(self.bridge.block_on(self.inner.reenter())?.into_blocking(&self.bridge))
     }
 
     /// Releases the lock, and waits for the store: [`turnlock::Guard::unlock`](crate::Guard::unlock).
     pub fn unlock(self) -> Result<(), Error> {
-        self.thread.block_on(self.inner.unlock())
+        self.bridge.block_on(self.inner.unlock())
     }
 
     /// Lets the store release the lock after `time`: [`turnlock::Guard::unlock_after`](crate::Guard::unlock_after).
     pub fn unlock_after(self, time: Duration) -> Result<(), GuardError<Self>> {
-        let Self { inner, thread, client } = self;
-        let outcome = thread.block_on(inner.unlock_after(time));
-        outcome.map_err(|error| error.map(|inner| Self { inner, thread, client }))
-    }
-
-    /// Writes since when the lock is held: [`turnlock::Guard::announce`](crate::Guard::announce).
-    pub fn announce(&self) -> Result<(), Error> {
-        self.thread.block_on(self.inner.announce())
+        let outcome = self.bridge.block_on(self.inner.unlock_after(time));
+        outcome.map_err(|error| error.map(|guard| guard.into_blocking(&self.bridge)))
     }
 
     /// Keeps the lock held without the guard, until this thread calls [`Lock::unlock`](super::Lock::unlock) or ends.
     ///
     /// For code that locks in one place and unlocks in another, as in Java.
     pub fn detach(self) {
-        thread_owner::detach(self.client, self);
-    }
-
-    pub(super) fn into_parts(self) -> (crate::Guard, Arc<ClientThread>, ClientId) {
-        (self.inner, self.thread, self.client)
-    }
-
-    pub(super) fn lock_name(&self) -> &LockName {
-        &self.inner.hold().name
-    }
-
-    /// Returns why the lock was lost, if it was.
-    pub(super) fn lost(&self) -> Option<LostReason> {
-        self.inner.hold().lost()
+        let key = detached_key(self.bridge.client(0).id(), &self.inner.hold().name);
+        DETACHED.with_borrow_mut(|detached| detached.entry(key).or_default().push(self));
     }
 
     /// Blocks until the lock is lost: [`turnlock::Guard::lost`](crate::Guard::lost).
     pub fn wait_lost(&self) -> LostReason {
-        self.thread.block_on(self.inner.lost())
+        self.bridge.block_on(self.inner.lost())
     }
 
-    /// Returns `true` if the lock is held: [`turnlock::Guard::is_valid`](crate::Guard::is_valid).
-    pub fn is_valid(&self) -> bool {
-        self.inner.is_valid()
+    /// Returns the guard of this lock that the calling thread detached last.
+    pub(super) fn take_detached(client: ClientId, name: &LockName) -> Option<Self> {
+        DETACHED.with_borrow_mut(|detached| {
+            let key = detached_key(client, name);
+            let guards = detached.get_mut(&key)?;
+            let guard = guards.pop();
+            if guards.is_empty() {
+                detached.remove(&key);
+            }
+            guard
+        })
     }
 
-    /// Returns until when the lock is held: [`turnlock::Guard::valid_until`](crate::Guard::valid_until).
-    pub fn valid_until(&self) -> Instant {
-        self.inner.valid_until()
+    /// Runs `body` under this guard, and releases it.
+    pub(super) fn run<T>(self, body: impl FnOnce(&Self) -> T) -> Result<T, Error> {
+        let output = body(&self);
+        let (lost, name) = (self.inner.lost_error(), self.name().to_owned());
+        let released = self.unlock();
+        after_body(lost.map_or(Ok(output), Err)?, released, Some(&name))
     }
+}
+
+type DetachedKey = (ClientId, Kind, String);
+
+thread_local! {
+    /// The detached guards of this thread. They end with it.
+    static DETACHED: RefCell<HashMap<DetachedKey, Vec<Guard>>> = RefCell::default();
+}
+
+fn detached_key(client: ClientId, name: &LockName) -> DetachedKey {
+    (client, name.kind(), name.as_str().to_owned())
 }

@@ -1,7 +1,6 @@
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use tokio::sync::Notify;
+use tokio::sync::watch;
 
 /// Ends a wait for a lock from another thread, as `lockInterruptibly` in Java.
 ///
@@ -25,13 +24,7 @@ use tokio::sync::Notify;
 /// # Ok::<(), turnlock::Error>(())
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct Interrupt(Arc<Flag>);
-
-#[derive(Debug, Default)]
-struct Flag {
-    raised: AtomicBool,
-    changed: Notify,
-}
+pub struct Interrupt(Arc<watch::Sender<bool>>);
 
 impl Interrupt {
     /// Returns a new interrupt that is not raised.
@@ -43,25 +36,17 @@ impl Interrupt {
     ///
     /// Applies to waits of handles that are [interruptible](super::Lock::interruptible) by it or a clone of it.
     pub fn interrupt(&self) {
-        self.0.raised.store(true, Ordering::Release);
-        self.0.changed.notify_waiters();
+        self.0.send_replace(true);
     }
 
     /// Clears the interrupt, so that later waits do not end.
     pub fn clear(&self) {
-        self.0.raised.store(false, Ordering::Release);
+        self.0.send_replace(false);
     }
 
     /// Waits until the interrupt is raised.
     pub(super) async fn raised(&self) {
-        loop {
-            let changed = self.0.changed.notified();
-            tokio::pin!(changed);
-            changed.as_mut().enable();
-            if self.0.raised.load(Ordering::Acquire) {
-                return;
-            }
-            changed.await;
-        }
+        // The sender is alive, so this is no error.
+        let _ = self.0.subscribe().wait_for(|is_raised| *is_raised).await;
     }
 }

@@ -1,14 +1,9 @@
-use std::sync::Arc;
+use std::ops::Deref;
 use std::time::Duration;
 
-use super::bridge::Bridge;
-use super::guard::Guard;
-use super::interrupt::Interrupt;
-use super::lock::Lock;
-use super::write_guard::WriteGuard;
-use crate::error::Error;
-use crate::inspection::Inspection;
-use crate::try_acquire::TryAcquire;
+use super::bridge::{Bridge, IntoBlocking, into_blocking};
+use super::{Guard, Lock};
+use crate::{Error, GuardError, Inspection, TryAcquire};
 
 /// A handle to a lock for many readers or one writer: [`turnlock::ReadWriteLock`](crate::ReadWriteLock).
 ///
@@ -33,76 +28,82 @@ pub struct ReadWriteLock {
     bridge: Bridge,
 }
 
+into_blocking!(handle ReadWriteLock);
+
 impl ReadWriteLock {
-    pub(super) fn new(inner: crate::ReadWriteLock, bridge: Bridge) -> Self {
-        Self { inner, bridge }
+    delegate! { ReadWriteLock:
+        /// Sets a fixed lease for both sides.
+        set with_lease(&self, lease: Duration) -> Self;
+        /// Requires replicas to acknowledge.
+        set with_replicas(&self, replicas: u32) -> Self;
+        /// Returns the name of the lock. Empty if the given name is not valid.
+        get name(&self) -> &str;
+        /// Acquires the read lock, and waits until no writer holds it.
+        own read(&self) -> Result<Guard, Error>;
+        /// Acquires the read lock if it is free, and does not wait.
+        own try_read(&self) -> Result<TryAcquire<Guard>, Error>;
+        /// Acquires the write lock, and waits until the lock is free.
+        own write(&self) -> Result<WriteGuard, Error>;
+        /// Acquires the write lock if it is free, and does not wait.
+        own try_write(&self) -> Result<TryAcquire<WriteGuard>, Error>;
+        /// Returns a handle to the read lock.
+        make reader(&self) -> Lock;
+        /// Returns a handle to the write lock.
+        make writer(&self) -> Lock;
+        /// Returns the readers or the writer.
+        block inspect(&self) -> Result<Inspection, Error>;
     }
 
-    /// Sets a fixed lease for both sides: [`turnlock::ReadWriteLock::with_lease`](crate::ReadWriteLock::with_lease).
-    pub fn with_lease(&self, lease: Duration) -> Self {
-        Self { inner: self.inner.with_lease(lease), ..self.clone() }
+    fn with_thread_owner(&self) -> crate::ReadWriteLock {
+        self.inner.with_owner(&self.bridge.owner(0))
+    }
+}
+
+/// A held write lock: [`turnlock::WriteGuard`](crate::WriteGuard).
+#[must_use = "the lock is released when the guard is dropped: bind it to a variable"]
+#[derive(Debug)]
+pub struct WriteGuard {
+    guard: Guard,
+}
+
+impl IntoBlocking for crate::WriteGuard {
+    type Blocking = WriteGuard;
+
+    fn into_blocking(self, bridge: &Bridge) -> WriteGuard {
+        WriteGuard { guard: self.into_guard().into_blocking(bridge) }
+    }
+}
+
+impl WriteGuard {
+    /// Turns the write lock into a read lock: [`turnlock::WriteGuard::downgrade`](crate::WriteGuard::downgrade).
+    pub fn downgrade(self) -> Result<Guard, GuardError<Self>> {
+        let Guard { inner, bridge } = self.guard;
+        match bridge.block_on(crate::WriteGuard::new(inner).downgrade()) {
+            Ok(read) => Ok(read.into_blocking(&bridge)),
+            Err(error) => Err(error.map(|write| write.into_blocking(&bridge))),
+        }
     }
 
-    /// Requires replicas to acknowledge:
-    /// [`turnlock::ReadWriteLock::with_replicas`](crate::ReadWriteLock::with_replicas).
-    pub fn with_replicas(&self, replicas: u32) -> Self {
-        Self { inner: self.inner.with_replicas(replicas), ..self.clone() }
+    /// Releases the lock, and waits for the store: [`turnlock::Guard::unlock`](crate::Guard::unlock).
+    pub fn unlock(self) -> Result<(), Error> {
+        self.guard.unlock()
     }
 
-    /// Makes waits interruptible: they end with [`Error::Interrupted`] when `interrupt` is raised.
-    pub fn interruptible(&self, interrupt: &Interrupt) -> Self {
-        Self { bridge: self.bridge.interruptible(interrupt), ..self.clone() }
+    /// Lets the store release the lock after `time`: [`turnlock::Guard::unlock_after`](crate::Guard::unlock_after).
+    pub fn unlock_after(self, time: Duration) -> Result<(), GuardError<Self>> {
+        self.guard.unlock_after(time).map_err(|error| error.map(|guard| Self { guard }))
     }
 
-    /// Returns the name of the lock. Empty if the given name is not valid.
-    pub fn name(&self) -> &str {
-        self.inner.name()
+    /// Returns the guard without the type of the write lock.
+    pub fn into_guard(self) -> Guard {
+        self.guard
     }
+}
 
-    /// Acquires the read lock, and waits until no writer holds it.
-    #[track_caller]
-    pub fn read(&self) -> Result<Guard, Error> {
-        self.reader().lock()
-    }
+impl Deref for WriteGuard {
+    type Target = Guard;
 
-    /// Acquires the read lock if it is free, and does not wait.
-    #[track_caller]
-    pub fn try_read(&self) -> Result<TryAcquire<Guard>, Error> {
-        self.reader().try_lock()
-    }
-
-    /// Acquires the write lock, and waits until the lock is free.
-    #[track_caller]
-    pub fn write(&self) -> Result<WriteGuard, Error> {
-        let lock = self.inner.with_owner(&self.bridge.owner());
-        let guard = self.bridge.wait(self.name(), lock.write())?;
-        Ok(self.write_guard(guard))
-    }
-
-    /// Acquires the write lock if it is free, and does not wait.
-    #[track_caller]
-    pub fn try_write(&self) -> Result<TryAcquire<WriteGuard>, Error> {
-        let lock = self.inner.with_owner(&self.bridge.owner());
-        let outcome = self.bridge.wait(self.name(), lock.try_write())?;
-        Ok(outcome.map(|guard| self.write_guard(guard)))
-    }
-
-    /// Returns a handle to the read lock.
-    pub fn reader(&self) -> Lock {
-        Lock::new(self.inner.reader(), self.bridge.clone())
-    }
-
-    /// Returns a handle to the write lock.
-    pub fn writer(&self) -> Lock {
-        Lock::new(self.inner.writer(), self.bridge.clone())
-    }
-
-    /// Returns the readers or the writer.
-    pub fn inspect(&self) -> Result<Inspection, Error> {
-        self.bridge.block_on(self.inner.inspect())
-    }
-
-    fn write_guard(&self, guard: crate::WriteGuard) -> WriteGuard {
-        WriteGuard::new(guard, Arc::clone(&self.bridge.thread), self.bridge.client.id())
+    fn deref(&self) -> &Guard {
+        &self.guard
     }
 }

@@ -1,12 +1,8 @@
-use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use super::bridge::Bridge;
-use super::interrupt::Interrupt;
-use super::permits::Permits;
-use crate::error::Error;
-use crate::inspection::Inspection;
-use crate::try_acquire::TryAcquire;
+use super::bridge::{Bridge, IntoBlocking, into_blocking};
+use crate::permits::SemaphoreKind;
+use crate::{Error, GuardError, Inspection, Leased, LostReason, TryAcquire, Unleased};
 
 /// A handle to a semaphore whose permits have no lease: [`turnlock::Semaphore`](crate::Semaphore).
 ///
@@ -23,105 +19,119 @@ use crate::try_acquire::TryAcquire;
 /// ```
 #[derive(Clone, Debug)]
 #[must_use = "a handle holds nothing: call `acquire()`, `try_acquire()` or `try_acquire_for()`"]
-pub struct Semaphore {
-    inner: crate::Semaphore,
+pub struct Semaphore<K = Unleased> {
+    inner: crate::Semaphore<K>,
     bridge: Bridge,
 }
 
-impl Semaphore {
-    pub(super) fn new(inner: crate::Semaphore, bridge: Bridge) -> Self {
-        Self { inner, bridge }
+/// A handle to a semaphore whose permits have leases: [`turnlock::PermitSemaphore`](crate::PermitSemaphore).
+///
+/// # Examples
+///
+/// ```
+/// let client = turnlock::blocking::Client::connect("memory://")?;
+/// let slots = client.permit_semaphore("slots");
+/// slots.try_set_permits(1)?;
+/// let permit = slots.acquire(1)?;
+/// assert!(slots.try_acquire(1)?.is_busy());
+/// permit.release()?;
+/// # Ok::<(), turnlock::Error>(())
+/// ```
+pub type PermitSemaphore = Semaphore<Leased>;
+
+into_blocking!(handle Semaphore<K>);
+
+#[expect(private_bounds, reason = "there are two kinds, and users add none")]
+impl<K: SemaphoreKind> Semaphore<K> {
+    delegate! { Semaphore:
+        /// Requires replicas to acknowledge each grant.
+        set with_replicas(&self, replicas: u32) -> Self;
+        /// Returns the name of the semaphore. Empty if the given name is not valid.
+        get name(&self) -> &str;
+        /// Sets the number of permits if it was never set. Returns `true` if this call set it.
+        block try_set_permits(&self, permits: u32) -> Result<bool, Error>;
+        /// Adds `difference` to the number of permits. Returns how many are free.
+        block add_permits(&self, difference: i32) -> Result<i64, Error>;
+        /// Acquires permits together, and waits until they are free.
+        wait acquire(&self, permits: u32) -> Result<Permits, Error>;
+        /// Acquires permits together if they are free, and does not wait.
+        wait try_acquire(&self, permits: u32) -> Result<TryAcquire<Permits>, Error>;
+        /// Acquires permits together, and waits at most `wait`.
+        wait try_acquire_for(&self, permits: u32, wait: Duration) -> Result<TryAcquire<Permits>, Error>;
+        /// Deletes the semaphore. Returns `true` if it existed.
+        block delete(&self) -> Result<bool, Error>;
+        /// Returns how many permits are free.
+        block available(&self) -> Result<i64, Error>;
+        /// Returns the free and the taken permits, and the number of waiters of this client.
+        block inspect(&self) -> Result<Inspection, Error>;
+    }
+}
+
+impl Semaphore<Unleased> {
+    delegate! { Semaphore:
+        /// Adds permits that this process need not have acquired. Returns how many are free.
+        block release(&self, permits: u32) -> Result<i64, Error>;
+        /// Acquires all free permits for good. Returns how many there were.
+        block drain(&self) -> Result<i64, Error>;
+    }
+}
+
+impl Semaphore<Leased> {
+    delegate! { PermitSemaphore:
+        /// Sets a fixed lease of permits.
+        set with_lease(&self, lease: Duration) -> Self;
+        /// Sets the total number of permits. Returns how many are free.
+        block set_permits(&self, permits: u32) -> Result<i64, Error>;
+    }
+}
+
+/// Permits of a semaphore: [`turnlock::Permits`](crate::Permits). Dropping it releases them in the background.
+#[must_use = "the permits are released when this is dropped: bind it to a variable"]
+#[derive(Debug)]
+pub struct Permits {
+    inner: crate::Permits,
+    bridge: Bridge,
+}
+
+into_blocking!(Permits);
+
+impl Permits {
+    delegate! { Permits:
+        /// Returns the name of the semaphore.
+        get name(&self) -> &str;
+        /// Returns how many permits these are.
+        get count(&self) -> u32;
+        /// Returns the ids of the permits on the store.
+        get ids(&self) -> Vec<String>;
+        /// Returns how many replicas acknowledged.
+        get replicas(&self) -> u32;
+        /// Returns `true` if the permits are held.
+        get is_valid(&self) -> bool;
+        /// Returns until when the permits are held.
+        get valid_until(&self) -> Instant;
+        /// Writes since when the permits are taken.
+        block announce(&self) -> Result<(), Error>;
     }
 
-    /// Requires replicas to acknowledge each grant:
-    /// [`turnlock::Semaphore::with_replicas`](crate::Semaphore::with_replicas).
-    pub fn with_replicas(&self, replicas: u32) -> Self {
-        Self { inner: self.inner.with_replicas(replicas), ..self.clone() }
+    /// Releases the permits, and waits for the store: [`turnlock::Permits::release`](crate::Permits::release).
+    pub fn release(self) -> Result<(), Error> {
+        self.bridge.block_on(self.inner.release())
     }
 
-    /// Makes waits interruptible: they end with [`Error::Interrupted`] when `interrupt` is raised.
-    pub fn interruptible(&self, interrupt: &Interrupt) -> Self {
-        Self { bridge: self.bridge.interruptible(interrupt), ..self.clone() }
+    /// Lets the store release the permits after `time`:
+    /// [`turnlock::Permits::release_after`](crate::Permits::release_after).
+    pub fn release_after(self, time: Duration) -> Result<(), GuardError<Self>> {
+        let outcome = self.bridge.block_on(self.inner.release_after(time));
+        outcome.map_err(|error| error.map(|permits| permits.into_blocking(&self.bridge)))
     }
 
-    /// Returns the name of the semaphore. Empty if the given name is not valid.
-    pub fn name(&self) -> &str {
-        self.inner.name()
+    /// Leaves the permits taken: [`turnlock::Permits::detach`](crate::Permits::detach).
+    pub fn detach(self) {
+        self.inner.detach();
     }
 
-    /// Sets the number of permits if it was never set:
-    /// [`turnlock::Semaphore::try_set_permits`](crate::Semaphore::try_set_permits).
-    ///
-    /// Returns `true` if this call set it.
-    pub fn try_set_permits(&self, permits: u32) -> Result<bool, Error> {
-        self.bridge.block_on(self.inner.try_set_permits(permits))
-    }
-
-    /// Acquires permits together, and waits until they are free:
-    /// [`turnlock::Semaphore::acquire`](crate::Semaphore::acquire).
-    #[track_caller]
-    pub fn acquire(&self, permits: u32) -> Result<Permits, Error> {
-        self.bridge.wait(self.name(), self.inner.acquire(permits)).map(|permits| self.permits(permits))
-    }
-
-    /// Acquires permits together if they are free, and does not wait:
-    /// [`turnlock::Semaphore::try_acquire`](crate::Semaphore::try_acquire).
-    #[track_caller]
-    pub fn try_acquire(&self, permits: u32) -> Result<TryAcquire<Permits>, Error> {
-        let outcome = self.bridge.wait(self.name(), self.inner.try_acquire(permits))?;
-        Ok(outcome.map(|permits| self.permits(permits)))
-    }
-
-    /// Acquires permits together, and waits at most `wait`:
-    /// [`turnlock::Semaphore::try_acquire_for`](crate::Semaphore::try_acquire_for).
-    #[track_caller]
-    pub fn try_acquire_for(&self, permits: u32, wait: Duration) -> Result<TryAcquire<Permits>, Error> {
-        let outcome = self.bridge.wait(self.name(), self.inner.try_acquire_for(permits, wait))?;
-        Ok(outcome.map(|permits| self.permits(permits)))
-    }
-
-    /// Adds permits that this process need not have acquired:
-    /// [`turnlock::Semaphore::release`](crate::Semaphore::release).
-    ///
-    /// Returns how many are free.
-    pub fn release(&self, permits: u32) -> Result<i64, Error> {
-        self.bridge.block_on(self.inner.release(permits))
-    }
-
-    /// Adds `difference` to the number of free permits:
-    /// [`turnlock::Semaphore::add_permits`](crate::Semaphore::add_permits).
-    ///
-    /// Returns how many are free.
-    pub fn add_permits(&self, difference: i32) -> Result<i64, Error> {
-        self.bridge.block_on(self.inner.add_permits(difference))
-    }
-
-    /// Acquires all free permits for good: [`turnlock::Semaphore::drain`](crate::Semaphore::drain).
-    ///
-    /// Returns how many there were.
-    pub fn drain(&self) -> Result<i64, Error> {
-        self.bridge.block_on(self.inner.drain())
-    }
-
-    /// Deletes the semaphore: [`turnlock::Semaphore::delete`](crate::Semaphore::delete).
-    ///
-    /// Returns `true` if it existed.
-    pub fn delete(&self) -> Result<bool, Error> {
-        self.bridge.block_on(self.inner.delete())
-    }
-
-    /// Returns how many permits are free: [`turnlock::Semaphore::available`](crate::Semaphore::available).
-    pub fn available(&self) -> Result<i64, Error> {
-        self.bridge.block_on(self.inner.available())
-    }
-
-    /// Returns the free permits, and the number of waiters of this client:
-    /// [`turnlock::Semaphore::inspect`](crate::Semaphore::inspect).
-    pub fn inspect(&self) -> Result<Inspection, Error> {
-        self.bridge.block_on(self.inner.inspect())
-    }
-
-    fn permits(&self, permits: crate::Permits) -> Permits {
-        Permits::new(permits, Arc::clone(&self.bridge.thread))
+    /// Blocks until the permits are lost: [`turnlock::Permits::lost`](crate::Permits::lost).
+    pub fn wait_lost(&self) -> LostReason {
+        self.bridge.block_on(self.inner.lost())
     }
 }

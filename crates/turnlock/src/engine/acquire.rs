@@ -1,74 +1,22 @@
-use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::{Either, pending, select};
-use tokio::sync::{Mutex, MutexGuard};
+use futures_util::future::select;
 use turnlock_core::wait_step::{WaitMove, WaitView, next_move};
 use turnlock_core::{Backoff, Kind, LockName, Moment};
 
 use super::attempt::{Attempt, Outcome};
-use super::call_site::CallSite;
-use super::hold::{Hold, LeaseMode};
+use super::grant::Grant;
+use super::request::{AcquireRequest, WaitLimit, time_out};
 use super::retry::RetryState;
 use super::run_to_completion::RunToCompletion;
-use super::wait_queues::{FrontState, QueueView, Waiter};
+use super::shared::{Engine, Shared};
+use super::state::{FrontState, LONGEST_SLEEP, QueueView, Waiter};
 use super::wait_warning::WaitWarning;
-use super::{Engine, Shared};
-use crate::backend::{Caller, Failure};
 use crate::clock;
-use crate::error::Error;
-use crate::guard::Guard;
-
-/// The parameters of an acquire.
-#[derive(Clone, Debug)]
-pub(crate) struct AcquireRequest {
-    pub(crate) name: LockName,
-    pub(crate) lease_mode: LeaseMode,
-    pub(crate) wait_limit: WaitLimit,
-    /// The number of permits, for semaphores.
-    pub(crate) permits: u32,
-    /// The number of replicas that must acknowledge the grant and each renewal.
-    pub(crate) replicas: u32,
-    /// Whether a hold of this client may be handed over to it. It then has the owner of that hold.
-    pub(crate) accepts_hand_over: bool,
-    /// The write hold of the same owner, for a read lock acquired beside it.
-    pub(crate) under: Option<Arc<Hold>>,
-    pub(crate) call_site: CallSite,
-}
-
-/// How long to wait for a lock that is held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WaitLimit {
-    /// Do not wait.
-    None,
-    Until(Moment),
-    Endless,
-}
-
-impl WaitLimit {
-    pub(crate) fn of(wait: Duration) -> Self {
-        if wait.is_zero() { Self::None } else { Self::Until(clock::now() + wait) }
-    }
-
-    /// Locks `mutex` within the wait limit. With [`WaitLimit::None`], only if it is free now.
-    pub(crate) async fn lock<T>(self, mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
-        match self {
-            Self::Endless => Some(mutex.lock().await),
-            Self::None => mutex.try_lock().ok(),
-            Self::Until(end) => tokio::time::timeout(end.since(clock::now()), mutex.lock()).await.ok(),
-        }
-    }
-
-    pub(crate) fn end(self) -> Moment {
-        match self {
-            Self::None => Moment::from_micros(0),
-            Self::Until(end) => end,
-            Self::Endless => Moment::NEVER,
-        }
-    }
-}
+use crate::error::{Error, IntoError};
+use turnlock_store::{Caller, Failure};
 
 /// Acquires a lock: queues, sends requests, and waits. Returns `None` if the lock is held until the wait
 /// limit.
@@ -81,165 +29,237 @@ impl WaitLimit {
 ///
 /// When this future is dropped, it leaves the queue. The engine completes a request that is under way and
 /// undoes its effect.
-pub(crate) async fn acquire(engine: &Arc<Engine>, request: AcquireRequest) -> Result<Option<Guard>, Error> {
+pub(crate) async fn acquire(engine: &Arc<Engine>, request: AcquireRequest) -> Result<Option<Grant>, Error> {
     let shared = &engine.shared;
     shared.check_open()?;
     let limit = shared.settings.response_limit(request.lease_mode.lease())?;
-    let kind = request.name.kind();
     let began = clock::now();
-    let (mut attempt, first_view) = Attempt::begin(engine, &request, limit, began);
-    let mut first_view = Some(first_view);
-    let mut spin = Backoff::new(SHORTEST_SPIN, LONGEST_SPIN);
-    let mut pause = SHORTEST_SPIN;
-    let end = request.wait_limit.end();
-    let mut head_since = None;
-    let mut refused = None;
-    let mut warning = WaitWarning::new(began);
-    let mut retry = RetryState::new(shared.settings.retry_for, request.wait_limit, limit);
-    // Set once the wait is over: the next reply decides. Until this moment, a request of a waiter ahead is
-    // awaited.
-    let mut final_check = (request.wait_limit == WaitLimit::None).then(|| began + limit / 4);
+    let mut wait = Wait::new(shared, &request, limit, began);
+    let (mut attempt, view) = Attempt::begin(engine, request, limit, began);
+    let mut first_view = Some(view);
     loop {
         shared.check_open()?;
-        if let Some(guard) = attempt.accept_hand_over() {
-            return Ok(Some(guard));
+        if let Some(grant) = attempt.accept_hand_over() {
+            return Ok(Some(grant));
         }
         let now = clock::now();
         let view = first_view.take().unwrap_or_else(|| attempt.waiter.view());
-        if final_check.is_none() && now >= end {
-            let is_refused = was_refused_recently(&attempt, refused.map(|(sent, _)| sent));
-            let is_held_locally = attempt.waiter.is_held_locally();
-            if is_refused || is_held_locally || retry.is_failing() {
-                tracing::debug!(name = %request.name, waited = ?now.since(began), "gave up waiting");
-                let failure = retry.into_error(&request.name).filter(|_| !is_held_locally);
-                return give_up(attempt, failure).await;
+        match wait.next(now, &attempt, &view).await? {
+            Move::CheckAgain => {}
+            Move::AwaitFront => await_front(&attempt).await,
+            Move::Subscribe => subscribe(&attempt, wait.end).await,
+            Move::Sleep { until, hint } => sleep(&attempt.waiter, until.min(wait.end), hint).await,
+            Move::GiveUp(error) => return give_up(attempt, error).await,
+            Move::Send => {
+                attempt.check_resendable()?;
+                let (returned, outcome) = send(shared, attempt).await?;
+                attempt = returned;
+                match outcome {
+                    Ok(Ok(grant)) => return granted(shared, grant, began).map(Some),
+                    Ok(Err(ttl)) => {
+                        wait.note_refusal(&attempt.request, now, ttl)?;
+                        if wait.final_check.is_some() {
+                            return give_up(attempt, None).await;
+                        }
+                    }
+                    Err(failure) => wait.pause_after_failure(&mut attempt, failure, now).await?,
+                }
             }
-            final_check = Some(now + limit / 4);
+        }
+    }
+}
+
+/// What an acquire does next.
+enum Move {
+    CheckAgain,
+    /// Wait until it comes to the front of the queue.
+    AwaitFront,
+    Send,
+    Subscribe,
+    Sleep {
+        until: Moment,
+        hint: bool,
+    },
+    GiveUp(Option<Error>),
+}
+
+/// What an acquire knows about its wait.
+struct Wait<'a> {
+    shared: &'a Shared,
+    /// The response time-out of a request.
+    limit: Duration,
+    began: Moment,
+    end: Moment,
+    /// Since when it has been in front of the queue.
+    head_since: Option<Moment>,
+    /// When its last request was sent, and the rest of the holder's lease, if the store refused it.
+    refused: Option<(Moment, Option<Duration>)>,
+    /// Set once the wait is over: the next reply decides. Until this moment, a request of a waiter ahead is
+    /// awaited.
+    final_check: Option<Moment>,
+    retry: RetryState,
+    /// The pauses between requests for a kind whose releases are not published.
+    spin: Backoff,
+    pause: Duration,
+    warning: WaitWarning,
+}
+
+impl<'a> Wait<'a> {
+    fn new(shared: &'a Shared, request: &AcquireRequest, limit: Duration, began: Moment) -> Self {
+        Self {
+            shared,
+            limit,
+            began,
+            end: request.wait_limit.end(),
+            head_since: None,
+            refused: None,
+            final_check: (request.wait_limit == WaitLimit::None).then(|| began + limit / 4),
+            retry: RetryState::new(shared.settings.retry_for, request.wait_limit, limit),
+            spin: Backoff::new(SHORTEST_SPIN, LONGEST_SPIN),
+            pause: SHORTEST_SPIN,
+            warning: WaitWarning::new(began),
+        }
+    }
+
+    /// Decides what to do next.
+    async fn next(&mut self, now: Moment, attempt: &Attempt, view: &QueueView) -> Result<Move, Error> {
+        let request = &attempt.request;
+        if self.final_check.is_none() && now >= self.end {
+            let is_held_locally = attempt.waiter.is_held_locally();
+            if self.was_refused_recently(attempt) || is_held_locally || self.retry.is_failing() {
+                tracing::debug!(name = %request.name, waited = ?now.since(self.began), "gave up waiting");
+                return Ok(Move::GiveUp(self.retry.error(&request.name).filter(|_| !is_held_locally)));
+            }
+            self.final_check = Some(now + self.limit / 4);
         }
         if let Some(reason) = request.under.as_ref().and_then(|write| write.lost()) {
             return Err(Error::Lost { name: request.name.to_string(), reason });
         }
-        if final_check.is_some() && was_queue_refused(&request, &view, began, limit) {
-            return give_up(attempt, None).await;
+        if self.final_check.is_some() && self.was_queue_refused(request, view) {
+            return Ok(Move::GiveUp(None));
         }
         if !view.may_send {
-            let Some(overdue) = final_check else {
-                await_front(&attempt.waiter, request.wait_limit).await;
-                continue;
-            };
-            match final_move(&attempt, &request, overdue).await {
-                FinalMove::GiveUp(error) => return give_up(attempt, error).await,
-                FinalMove::CheckAgain => continue,
-                FinalMove::Send => {}
+            let Some(overdue) = self.final_check else { return Ok(Move::AwaitFront) };
+            match final_move(attempt, overdue).await {
+                Move::Send => {}
+                other => return Ok(other),
             }
         }
-        if final_check.is_none() && is_outage_too_long(&mut retry, &attempt, head_since, began) {
-            return give_up(attempt, retry.into_error(&request.name)).await;
+        if self.final_check.is_none() && self.is_outage_too_long(attempt) {
+            return Ok(Move::GiveUp(self.retry.error(&request.name)));
         }
-        warning.check(now, shared, &attempt.waiter, &request);
+        self.warning.check(now, self.shared, &attempt.waiter, request);
+        let kind = request.name.kind();
         let wait_view = WaitView {
-            head_since: *head_since.get_or_insert(now),
-            refused,
+            head_since: *self.head_since.get_or_insert(now),
+            refused: self.refused,
             listening: view.is_subscribed,
             hint: attempt.waiter.wakeup.take_hint(),
             held_here: view.is_held_locally,
             not_before: view.not_before,
-            poll: longest_poll(kind, shared.settings.poll_interval),
-            pause: (!kind.publishes_releases()).then_some(pause),
+            poll: longest_poll(kind, self.shared.settings.poll_interval),
+            pause: (!kind.publishes_releases()).then_some(self.pause),
         };
-        match if final_check.is_some() { WaitMove::Send } else { next_move(now, &wait_view) } {
-            WaitMove::Send => {
-                attempt.check_resendable()?;
-                let (returned, outcome) = send(shared, attempt, &request).await?;
-                attempt = returned;
-                match outcome {
-                    Ok(Ok(guard)) => return granted(shared, guard, began).map(Some),
-                    Ok(Err(ttl)) => {
-                        if let Some(hold) = &request.under {
-                            return Err(write_hold_lost(shared, hold, &request.name));
-                        }
-                        if final_check.is_some() {
-                            return give_up(attempt, None).await;
-                        }
-                        pause = spin.pause(fastrand::f64());
-                        if refused.is_none() {
-                            tracing::debug!(name = %request.name, ?ttl, "waiting for the lock");
-                        }
-                        retry.reset();
-                        refused = Some((now, ttl));
-                    }
-                    Err(failure) => {
-                        tracing::warn!(name = %request.name, %failure, "acquire failed");
-                        pause_after_failure(&mut attempt, &mut retry, failure, now, end).await?;
-                        // An earlier refusal must not delay the next request.
-                        refused = None;
-                    }
-                }
-            }
-            WaitMove::Listen => subscribe(&attempt, end).await,
-            WaitMove::SleepUntil(moment) => sleep(&attempt.waiter, moment.min(end), wait_view.hint).await,
+        if self.final_check.is_some() {
+            return Ok(Move::Send);
         }
+        Ok(match next_move(now, &wait_view) {
+            WaitMove::Send => Move::Send,
+            WaitMove::Listen => Move::Subscribe,
+            WaitMove::SleepUntil(until) => Move::Sleep { until, hint: wait_view.hint },
+        })
+    }
+
+    /// Records that the store refused the request that was sent at `sent`.
+    fn note_refusal(
+        &mut self,
+        AcquireRequest { name, under, .. }: &AcquireRequest,
+        sent: Moment,
+        ttl: Option<Duration>,
+    ) -> Result<(), Error> {
+        if let Some(hold) = under {
+            // The store grants a read under a write hold that it has, so the hold is gone.
+            self.shared.watchdog.check_now(hold);
+            return Err(Error::Lost { name: name.to_string(), reason: self.shared.loss_reason(hold) });
+        }
+        self.pause = self.spin.pause(fastrand::f64());
+        if self.refused.is_none() && self.final_check.is_none() {
+            tracing::debug!(%name, ?ttl, "waiting for the lock");
+        }
+        self.retry.reset();
+        self.refused = Some((sent, ttl));
+        Ok(())
+    }
+
+    /// Waits before the next try, or undoes an unacknowledged grant and returns the error if there is no next
+    /// try.
+    async fn pause_after_failure(
+        &mut self,
+        attempt: &mut Attempt,
+        failure: Failure,
+        sent: Moment,
+    ) -> Result<(), Error> {
+        tracing::warn!(name = %attempt.request.name, %failure, "acquire failed");
+        let Some(pause) = self.retry.pause_after(&failure, sent) else {
+            attempt.undo_unacknowledged_grant().await;
+            return Err(failure.into_error(|| format!("lock {:?}", attempt.request.name.as_str())));
+        };
+        // The whole pause: a wake-up may come from the very connection that has just failed.
+        tokio::time::sleep(pause.min(self.end.since(clock::now()))).await;
+        // An earlier refusal must not delay the next request.
+        self.refused = None;
+        Ok(())
+    }
+
+    /// Returns `true` if the last request was refused recently and no hint came since.
+    ///
+    /// An older refusal proves nothing about a store that has stopped replying since.
+    fn was_refused_recently(&self, attempt: &Attempt) -> bool {
+        self.refused.is_some_and(|(sent, _)| clock::now() < sent + max_age(self.limit))
+            && !attempt.waiter.wakeup.has_hint()
+    }
+
+    /// Returns `true` if the store has refused another request of the queue since this acquire began, and would
+    /// refuse this one too.
+    ///
+    /// A waiter in front that has waited sends its own request.
+    fn was_queue_refused(&self, request: &AcquireRequest, view: &QueueView) -> bool {
+        request.under.is_none()
+            && (request.wait_limit == WaitLimit::None || !view.may_send)
+            && view.refusal.is_some_and(|refusal| {
+                refusal.covers(self.began, request.name.kind(), request.permits)
+                    && refusal.is_recent(max_age(self.limit))
+            })
+    }
+
+    /// Returns `true` if requests have failed for too long to send another one.
+    ///
+    /// The failures of earlier waiters in front count, for the time that this one has waited.
+    fn is_outage_too_long(&mut self, attempt: &Attempt) -> bool {
+        if self.head_since.is_none()
+            && let Some(outage) = attempt.waiter.outage(max_age(self.limit))
+        {
+            self.retry.inherit(outage.since.max(self.began), outage.failure);
+        }
+        self.retry.is_exhausted()
     }
 }
 
-/// Returns a new guard, unless the client is shutting down: no watchdog would renew the hold.
-fn granted(shared: &Shared, guard: Guard, began: Moment) -> Result<Guard, Error> {
+/// Returns a new grant, unless the client is shutting down: no watchdog would renew the hold.
+fn granted(shared: &Shared, grant: Grant, began: Moment) -> Result<Grant, Error> {
     shared.check_open()?;
     let waited = clock::now().since(began);
-    tracing::debug!(name = %guard.name(), owner = %guard.owner_id(), ?waited, "acquired");
-    Ok(guard)
+    tracing::debug!(name = %grant.hold.name, owner = %grant.hold.owner, ?waited, "acquired");
+    Ok(grant)
 }
 
 /// Waits until a wake-up or the end of the wait.
-async fn await_front(waiter: &Waiter, wait_limit: WaitLimit) {
+async fn await_front(attempt: &Attempt) {
+    let (wait_limit, notified) = (attempt.request.wait_limit, attempt.waiter.wakeup.notified());
     match wait_limit {
-        WaitLimit::Endless => waiter.wakeup.notified().await,
-        _ => drop(tokio::time::timeout(wait_limit.end().since(clock::now()), waiter.wakeup.notified()).await),
+        WaitLimit::Endless => notified.await,
+        _ => drop(tokio::time::timeout(wait_limit.end().since(clock::now()), notified).await),
     }
-}
-
-/// Returns `true` if the last request of this attempt, sent at `sent`, was refused recently and no hint came
-/// since.
-///
-/// An older refusal proves nothing about a store that has stopped replying since.
-fn was_refused_recently(attempt: &Attempt, sent: Option<Moment>) -> bool {
-    sent.is_some_and(|sent| clock::now() < sent + max_age(attempt.limit)) && !attempt.waiter.wakeup.has_hint()
-}
-
-/// Returns `true` if the store has refused another request of the queue since `began`, and would refuse this
-/// one too.
-///
-/// A waiter in front that has waited sends its own request.
-fn was_queue_refused(request: &AcquireRequest, view: &QueueView, began: Moment, limit: Duration) -> bool {
-    request.under.is_none()
-        && (request.wait_limit == WaitLimit::None || !view.may_send)
-        && view.refusal.is_some_and(|refusal| {
-            refusal.covers(began, request.name.kind(), request.permits) && refusal.is_recent(max_age(limit))
-        })
-}
-
-/// Returns `true` if requests have failed for too long to send another one.
-///
-/// The failures of earlier waiters in front count, for the time that this one has waited.
-fn is_outage_too_long(
-    retry: &mut RetryState,
-    attempt: &Attempt,
-    head_since: Option<Moment>,
-    began: Moment,
-) -> bool {
-    if head_since.is_none()
-        && let Some(outage) = attempt.waiter.outage(max_age(attempt.limit))
-    {
-        retry.inherit(outage.since.max(began), outage.failure);
-    }
-    retry.is_exhausted()
-}
-
-/// The error of a refused read under a write hold. The store grants it under a hold that it has, so the hold
-/// is gone.
-fn write_hold_lost(shared: &Shared, hold: &Arc<Hold>, name: &LockName) -> Error {
-    shared.watchdog.check_now(hold);
-    Error::Lost { name: name.to_string(), reason: shared.loss_reason(hold) }
 }
 
 /// Sleeps until `until` or a wake-up. A hint that came too early is set again.
@@ -248,41 +268,8 @@ async fn sleep(waiter: &Waiter, until: Moment, hint: bool) {
     if hint {
         waiter.wakeup.set_hint();
     }
-    wait_for_wakeup(waiter, until).await;
-}
-
-/// Waits before the next try, or undoes an unacknowledged grant and returns the error if there is no next
-/// try.
-async fn pause_after_failure(
-    attempt: &mut Attempt,
-    retry: &mut RetryState,
-    failure: Failure,
-    sent: Moment,
-    end: Moment,
-) -> Result<(), Error> {
-    match retry.pause_after(failure, sent, || format!("lock {:?}", attempt.name.as_str())) {
-        Ok(pause) => {
-            // The whole pause: a wake-up may come from the very connection that has just failed.
-            tokio::time::sleep(pause.min(end.since(clock::now()))).await;
-            Ok(())
-        }
-        Err(error) => {
-            attempt.undo_unacknowledged_grant().await;
-            Err(error)
-        }
-    }
-}
-
-/// How old a refusal or a failure may be to describe the current state of the store.
-fn max_age(limit: Duration) -> Duration {
-    limit + LONGEST_SLEEP
-}
-
-/// The next move of a waiter whose wait is over and that is not in front.
-enum FinalMove {
-    GiveUp(Option<Error>),
-    CheckAgain,
-    Send,
+    let time_left = until.since(clock::now()).min(LONGEST_SLEEP);
+    let _ = tokio::time::timeout(time_left, waiter.wakeup.notified()).await;
 }
 
 /// Decides the next move of a waiter whose wait is over and that is not in front.
@@ -290,20 +277,20 @@ enum FinalMove {
 /// Waits for the outcome of a request of the front until it is overdue. Then a request is sent past the
 /// front, whose caller may have stopped polling it, unless the requests of the front have failed for too
 /// long. If the front has sent no request, this only checks that the store replies, and does not overtake.
-async fn final_move(attempt: &Attempt, request: &AcquireRequest, overdue: Moment) -> FinalMove {
+async fn final_move(attempt: &Attempt, overdue: Moment) -> Move {
     if attempt.waiter.is_held_locally() {
-        return FinalMove::GiveUp(None);
+        return Move::GiveUp(None);
     }
     let now = clock::now();
     let outage = match attempt.waiter.front_state(max_age(attempt.limit)) {
-        FrontState::Refused => return FinalMove::GiveUp(None),
+        FrontState::Refused => return Move::GiveUp(None),
         FrontState::Sending(wakeup, _) if now < overdue => {
             let _ = tokio::time::timeout(overdue.since(now), wakeup.request_ended()).await;
-            return FinalMove::CheckAgain;
+            return Move::CheckAgain;
         }
         FrontState::Idle => {
-            return FinalMove::GiveUp(
-                check_store(&attempt.engine.shared, request, attempt.limit).await.err(),
+            return Move::GiveUp(
+                check_store(&attempt.engine.shared, &attempt.request.name, attempt.limit).await.err(),
             );
         }
         FrontState::Failing(outage) => Some(outage),
@@ -311,74 +298,34 @@ async fn final_move(attempt: &Attempt, request: &AcquireRequest, overdue: Moment
     };
     match outage.filter(|outage| outage.has_lasted(attempt.limit)) {
         Some(outage) => {
-            let error = outage.failure.into_error(|| format!("lock {:?}", request.name.as_str()));
-            FinalMove::GiveUp(Some(error))
+            let error = outage.failure.into_error(|| format!("lock {:?}", attempt.request.name.as_str()));
+            Move::GiveUp(Some(error))
         }
-        None => FinalMove::Send,
+        None => Move::Send,
     }
 }
 
 /// Checks that the store replies, with a request that changes nothing.
-async fn check_store(shared: &Shared, request: &AcquireRequest, limit: Duration) -> Result<(), Error> {
+pub(super) async fn check_store(shared: &Shared, name: &LockName, limit: Duration) -> Result<(), Error> {
     // A new connection may be needed first, which has the same limit.
-    let outcome = tokio::time::timeout(limit * 2, shared.inspect(&request.name)).await;
-    outcome.unwrap_or_else(|_| Err(no_reply(&request.name, limit * 2))).map(drop)
+    let outcome = tokio::time::timeout(limit * 2, shared.inspect(name)).await;
+    outcome.unwrap_or_else(|_| Err(no_reply(name, limit * 2))).map(drop)
 }
 
-/// Locks `turn` for a caller that does not wait, behind another task of the same owner.
-///
-/// Waits until the request of that task ends. Returns `None` if that task waits for a lock that is held.
-pub(crate) async fn try_owner_turn<'a>(
-    shared: &Shared,
-    request: &AcquireRequest,
-    turn: &'a Mutex<()>,
-) -> Result<Option<MutexGuard<'a, ()>>, Error> {
-    let limit = shared.settings.response_limit(request.lease_mode.lease())?;
-    let overdue = clock::now() + limit;
-    loop {
-        let front_state = match shared.wait_queues.front_state(&request.name, max_age(limit)) {
-            Some(FrontState::Refused) => return Ok(None),
-            Some(FrontState::Idle) => return check_store(shared, request, limit).await.map(|()| None),
-            Some(FrontState::Failing(outage) | FrontState::Sending(_, Some(outage)))
-                if outage.has_lasted(limit) =>
-            {
-                return Err(outage.failure.into_error(|| format!("lock {:?}", request.name.as_str())));
-            }
-            front_state => front_state,
-        };
-        let front_changed = async {
-            match &front_state {
-                Some(FrontState::Sending(wakeup, _)) => wakeup.request_ended().await,
-                // It retries soon.
-                Some(_) => tokio::time::sleep(RETRY_SOON).await,
-                // It is in a reentry, or about to end.
-                None => pending().await,
-            }
-        };
-        let time_left = overdue.since(clock::now());
-        match tokio::time::timeout(time_left, select(pin!(turn.lock()), pin!(front_changed))).await {
-            Ok(Either::Left((turn, _))) => return Ok(Some(turn)),
-            Ok(Either::Right(_)) => {}
-            Err(_) => {
-                let text = format!("another task of the same owner did not finish within {limit:?}");
-                return Err(timed_out(&request.name, text));
-            }
-        }
-    }
+/// How old a refusal or a failure may be to describe the current state of the store.
+pub(super) fn max_age(limit: Duration) -> Duration {
+    limit + LONGEST_SLEEP
 }
 
 /// Ends an attempt without a grant, unless the lock was handed over meanwhile.
-async fn give_up(mut attempt: Attempt, error: Option<Error>) -> Result<Option<Guard>, Error> {
-    if let Some(guard) = attempt.accept_hand_over() {
-        return Ok(Some(guard));
+async fn give_up(mut attempt: Attempt, error: Option<Error>) -> Result<Option<Grant>, Error> {
+    if let Some(grant) = attempt.accept_hand_over() {
+        return Ok(Some(grant));
     }
     attempt.undo_unacknowledged_grant().await;
     attempt.leave_queue().await;
     error.map_or(Ok(None), Err)
 }
-
-/// The approximate pause after a failed request.
-const RETRY_SOON: Duration = Duration::from_millis(10);
 
 /// The shortest and longest pause between requests for a kind whose releases are not published.
 const SHORTEST_SPIN: Duration = Duration::from_millis(2);
@@ -402,24 +349,22 @@ fn longest_poll(kind: Kind, usual: Duration) -> Duration {
 ///
 /// If the caller is dropped, the engine completes the request and undoes its effect. The request may outlast
 /// the caller's deadline by one response time-out.
-async fn send(
-    shared: &Shared,
-    attempt: Attempt,
-    request: &AcquireRequest,
-) -> Result<(Attempt, Outcome), Error> {
+async fn send(shared: &Shared, attempt: Attempt) -> Result<(Attempt, Outcome), Error> {
+    let AcquireRequest { wait_limit, replicas, ref name, .. } = attempt.request;
+    let name = name.clone();
     // A request that replicas must acknowledge may have to wait for earlier ones.
-    let limit = if request.replicas > 0 { attempt.limit * 2 } else { attempt.limit };
+    let limit = if replicas > 0 { attempt.limit * 2 } else { attempt.limit };
     let presence = Arc::new(());
     let sending = RunToCompletion::new(&shared.background, attempt.send(Caller::with(&presence)));
-    match request.wait_limit {
+    match wait_limit {
+        WaitLimit::Endless => Ok(sending.await),
         WaitLimit::Until(end) => tokio::time::timeout(end.since(clock::now()).max(limit), sending)
             .await
-            .map_err(|_| timed_out(&request.name, format!("no reply within the wait, nor within {limit:?}"))),
+            .map_err(|_| timed_out(&name, format!("no reply within the wait, nor within {limit:?}"))),
         // A new connection may be needed first, which has the same limit.
         WaitLimit::None => {
-            tokio::time::timeout(limit * 2, sending).await.map_err(|_| no_reply(&request.name, limit * 2))
+            tokio::time::timeout(limit * 2, sending).await.map_err(|_| no_reply(&name, limit * 2))
         }
-        WaitLimit::Endless => Ok(sending.await),
     }
 }
 
@@ -431,31 +376,20 @@ async fn subscribe(attempt: &Attempt, end: Moment) {
     let (shared, waiter) = (&attempt.engine.shared, &attempt.waiter);
     waiter.wakeup.end_request();
     waiter.set_subscribed();
-    let subscription = shared.backend.subscribe(waiter.name());
+    let subscription = shared.store.subscribe(waiter.name());
     let time_left = end.since(clock::now()).min(shared.settings.poll_interval).min(LONGEST_SLEEP);
     let _ = tokio::time::timeout(time_left, select(subscription, pin!(waiter.wakeup.notified()))).await;
     waiter.wakeup.set_hint();
-    if attempt.name.kind().shares_front() {
+    if attempt.request.name.kind().shares_front() {
         // The other waiters in front rely on this subscription.
         shared.wait_queues.wake(waiter.name());
     }
-}
-
-/// The longest sleep of a waiter in front. After a suspend of the machine it reads the clock within this
-/// time.
-pub(super) const LONGEST_SLEEP: Duration = Duration::from_secs(1);
-
-/// Waits for a wake-up, or until `moment`.
-async fn wait_for_wakeup(waiter: &Waiter, moment: Moment) {
-    let time_left = moment.since(clock::now()).min(LONGEST_SLEEP);
-    let _ = tokio::time::timeout(time_left, waiter.wakeup.notified()).await;
 }
 
 fn no_reply(name: &LockName, limit: Duration) -> Error {
     timed_out(name, format!("no reply within {limit:?}"))
 }
 
-fn timed_out(name: &LockName, text: String) -> Error {
-    let cause = io::Error::new(io::ErrorKind::TimedOut, text);
-    Error::Unavailable { what: format!("lock {:?}", name.as_str()), source: Arc::new(cause) }
+pub(super) fn timed_out(name: &LockName, text: String) -> Error {
+    Error::Unavailable { what: format!("lock {:?}", name.as_str()), source: time_out(text) }
 }

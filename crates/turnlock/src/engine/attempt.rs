@@ -3,35 +3,27 @@ use std::time::Duration;
 
 use turnlock_core::model::{Acquired, Claim};
 use turnlock_core::request::{REPEATED_FOR, RetryWindow};
-use turnlock_core::{Doubt, Kind, LockName, Moment, OwnerId};
+use turnlock_core::{Doubt, Kind, Moment, OwnerId};
 
-use super::Engine;
-use super::acquire::{AcquireRequest, WaitLimit};
-use super::call_site::CallSite;
-use super::heartbeat::HeartbeatEntry;
-use super::hold::{Hold, LeaseMode};
+use super::grant::Grant;
 use super::query::check_resendable;
-use super::wait_queues::{Join, QueueView, Waiter};
-use crate::backend::{Caller, Failure, FailureKind, StepOptions, StepReply};
+use super::request::{AcquireRequest, WaitLimit};
+use super::shared::Engine;
+use super::state::{HeartbeatEntry, Hold, Join, LeaseMode, QueueView, Waiter};
 use crate::clock;
 use crate::error::Error;
-use crate::guard::Guard;
+use turnlock_store::{Caller, Failure, FailureKind, StepOptions, StepReply};
 
-/// The outcome of one request: a guard, the rest of the holder's lease, or a failure.
-pub(super) type Outcome = Result<Result<Guard, Option<Duration>>, Failure>;
+/// The outcome of one request: a grant, the rest of the holder's lease, or a failure.
+pub(super) type Outcome = Result<Result<Grant, Option<Duration>>, Failure>;
 
 /// One attempt to acquire a hold: the parameters of its requests, and what must be undone if it is dropped.
 pub(super) struct Attempt {
     pub(super) engine: Arc<Engine>,
-    pub(super) name: LockName,
+    pub(super) request: AcquireRequest,
     owner: OwnerId,
-    lease_mode: LeaseMode,
+    /// The response time-out of a request.
     pub(super) limit: Duration,
-    permits: u32,
-    replicas: u32,
-    under: Option<Arc<Hold>>,
-    call_site: CallSite,
-    waits: bool,
     pub(super) waiter: Waiter,
     /// The requests in doubt: each may have been granted, or may still be.
     doubt: Option<Doubt>,
@@ -57,7 +49,7 @@ impl Attempt {
     /// Enters the local queue.
     pub(super) fn begin(
         engine: &Arc<Engine>,
-        request: &AcquireRequest,
+        request: AcquireRequest,
         limit: Duration,
         began: Moment,
     ) -> (Self, QueueView) {
@@ -70,21 +62,15 @@ impl Attempt {
         // A fair waiter has a queue of its own.
         let (name, replicas) = match request.name.kind() {
             Kind::Fair => (&request.name.for_waiter(&owner), None),
-            _ => (&request.name, hand_over_replicas(engine, request)),
+            _ => (&request.name, hand_over_replicas(engine, &request)),
         };
         let (waiter, view) =
             shared.wait_queues.enter_accepting(name, join, replicas, Some((request.call_site, began)));
         let attempt = Self {
             engine: Arc::clone(engine),
-            name: request.name.clone(),
+            request,
             owner,
-            lease_mode: request.lease_mode,
             limit,
-            permits: request.permits,
-            replicas: request.replicas,
-            under: request.under.clone(),
-            call_site: request.call_site,
-            waits: request.wait_limit != WaitLimit::None,
             waiter,
             doubt: None,
             has_unacknowledged_grant: false,
@@ -96,40 +82,49 @@ impl Attempt {
     }
 
     /// Accepts the hold that was handed over, if there is one and it is still usable.
-    pub(super) fn accept_hand_over(&mut self) -> Option<Guard> {
+    pub(super) fn accept_hand_over(&mut self) -> Option<Grant> {
         let handed = self.waiter.wakeup.take_handed()?;
         let shared = &self.engine.shared;
         if shared.may_hand_over(&handed) {
-            let hold = handed.for_next_holder(self.lease_mode, self.replicas, clock::now());
-            let hold = Arc::new(hold.acquired_at(self.call_site));
+            let hold = handed.for_next_holder(self.request.lease_mode, self.request.replicas, clock::now());
+            let hold = Arc::new(hold.acquired_at(self.request.call_site));
             let window_end = shared.window_end(&hold);
             let watch = || shared.watchdog.transfer(&handed, &hold);
             if self.waiter.accept_hand_over(&handed, &hold, window_end, watch) {
-                tracing::trace!(name = %self.name, "handed over");
-                return Some(Guard::new(Arc::clone(&self.engine), hold, self.lease_mode, None));
+                tracing::trace!(name = %self.request.name, "handed over");
+                return Some(Grant::new(&self.engine, hold, self.request.lease_mode, None));
             }
         }
         shared.release_handed_over(handed);
         None
     }
 
-    fn claim(&self) -> Claim<'_> {
-        let under = self.under.as_ref().map(|hold| &hold.owner);
-        Claim { permits: self.permits, under, ..Claim::new(&self.name, &self.owner, 1) }
+    fn waits(&self) -> bool {
+        self.request.wait_limit != WaitLimit::None
+    }
+
+    fn claim(&self) -> Claim {
+        let under = self.request.under.as_ref().map(|hold| &hold.owner);
+        Claim {
+            permits: self.request.permits,
+            under: under.cloned(),
+            ..Claim::new(&self.request.name, &self.owner, 1)
+        }
     }
 
     /// Fails if the request must not be resent, since the store may have forgotten the first copy.
     pub(super) fn check_resendable(&self) -> Result<(), Error> {
-        check_resendable(&self.name, self.repeats)
+        check_resendable(&self.request.name, self.repeats)
     }
 
     /// Sends one request, unless `caller` is gone before it can be sent. Returns itself and the outcome.
     pub(super) async fn send(mut self, caller: Caller) -> (Self, Outcome) {
-        let lease = self.lease_mode.lease();
-        let options = self.engine.shared.options(&self.name, lease, self.waits);
-        let step_options = StepOptions { limit: self.limit, replicas: self.replicas, caller: caller.clone() };
+        let lease = self.request.lease_mode.lease();
+        let options = self.engine.shared.options(&self.request.name, lease, self.waits());
+        let step_options =
+            StepOptions { limit: self.limit, replicas: self.request.replicas, caller: caller.clone() };
         let began = clock::now();
-        let request = self.engine.shared.backend.acquire(self.claim(), options, step_options);
+        let request = self.engine.shared.store.acquire(self.claim(), options, step_options);
         self.waiter.wakeup.begin_request();
         let (reply, sent, replicas) = match request.await {
             Ok(StepReply { value, sent, replicas, .. }) => (value, sent, replicas),
@@ -145,11 +140,11 @@ impl Attempt {
             }
         };
         self.has_unacknowledged_grant = false;
-        self.engine.shared.write_client_record_if_due(&self.name, sent.at);
+        self.engine.shared.write_client_record_if_due(&self.request.name, sent.at);
         let token = match reply {
             Acquired::Granted => None,
             Acquired::GrantedWith { token } => {
-                self.engine.shared.tokens.observe(&self.name, token);
+                self.engine.shared.tokens.observe(&self.request.name, token);
                 Some(token)
             }
             // Only a lost reentry or a voided semaphore request is `Gone`, and this is neither.
@@ -165,7 +160,7 @@ impl Attempt {
                     self.repeats.settle();
                 }
                 self.note_refusal();
-                self.waiter.set_refusal(self.name.kind(), self.permits, sent.at);
+                self.waiter.set_refusal(self.request.name.kind(), self.request.permits, sent.at);
                 self.waiter.wakeup.end_request();
                 return (self, Ok(Err(ttl)));
             }
@@ -174,23 +169,24 @@ impl Attempt {
         self.heartbeat_entry = None;
         // An unacknowledged grant from before is this same hold.
         let doubt = self.doubt.take().filter(|doubt| !doubt.is_of_existing_hold());
-        let hold = Hold::granted(self.claim(), self.lease_mode, sent.at, doubt);
-        let hold = hold.remembered_until(self.repeats.end());
-        let hold = Arc::new(hold.with_replicas(self.replicas, replicas).acquired_at(self.call_site));
+        let hold = Hold::granted(self.claim(), self.request.lease_mode, sent.at, doubt);
+        hold.note_replicas(self.request.replicas, replicas);
+        let hold = hold.remembered_until(self.repeats.end()).acquired_at(self.request.call_site);
+        let hold = Arc::new(hold);
         self.engine.shared.watchdog.watch(&hold);
-        for gone in self.waiter.leave_granted(&hold, self.under.as_ref()) {
+        for gone in self.waiter.leave_granted(&hold, self.request.under.as_ref()) {
             let reason = self.engine.shared.loss_reason(&gone);
             self.engine.shared.mark_lost(&gone, reason);
         }
-        let guard = Guard::new(Arc::clone(&self.engine), hold, self.lease_mode, token);
-        (self, Ok(Ok(guard)))
+        let grant = Grant::new(&self.engine, hold, self.request.lease_mode, token);
+        (self, Ok(Ok(grant)))
     }
 
     fn note_failure(&mut self, failure: &Failure) {
         self.has_unacknowledged_grant =
             failure.took_effect || (self.has_unacknowledged_grant && failure.in_doubt.is_none());
-        let is_leased = self.name.kind().is_leased();
-        let lasts = if is_leased { self.lease_mode.lease().as_duration() } else { REPEATED_FOR };
+        let is_leased = self.request.name.kind().is_leased();
+        let lasts = if is_leased { self.request.lease_mode.lease().as_duration() } else { REPEATED_FOR };
         self.doubt = failure.merge_doubt(self.doubt, lasts);
         if let Some(sent) = failure.in_doubt.filter(|_| !is_leased) {
             // Permits without a lease do not expire, but can be undone while the store remembers the request.
@@ -223,16 +219,20 @@ impl Attempt {
     }
 
     fn note_refusal(&mut self) {
-        if !self.waits {
+        if !self.waits() {
             return;
         }
-        self.is_registered = self.name.kind().stores_waiters();
+        self.is_registered = self.request.name.kind().stores_waiters();
         match &self.heartbeat_entry {
             Some(heartbeat_entry) => heartbeat_entry.note_request(),
-            None if self.name.kind() == Kind::Fair => {
+            None if self.request.name.kind() == Kind::Fair => {
                 let shared = &self.engine.shared;
-                self.heartbeat_entry =
-                    Some(HeartbeatEntry::new(shared, &self.name, &self.owner, &self.waiter.wakeup));
+                self.heartbeat_entry = Some(HeartbeatEntry::new(
+                    &shared.heartbeats,
+                    &self.request.name,
+                    &self.owner,
+                    &self.waiter.wakeup,
+                ));
             }
             None => {}
         }

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use turnlock_core::Moment;
 
-use super::Shared;
-use super::hold::{Hold, LeaseMode};
+use super::shared::Shared;
+use super::state::{Hold, LeaseMode};
 use crate::clock;
 
 /// The longest time for which the end of a window delays a shutdown.
@@ -25,7 +25,7 @@ impl Shared {
             && self.may_hand_over(hold)
             // Checked again under the lock of the wait queues: after the end of the window, no task would
             // take the hold back.
-            && self.wait_queues.hand_over(hold, || self.may_hand_over(hold) && hold.end_guard(lease_mode));
+            && self.wait_queues.hand_over(hold, || self.may_hand_over(hold) && hold.offer(lease_mode));
         if allows_hand_over && !hold.was_handed_over {
             self.schedule_window_end(hold);
         }
@@ -91,19 +91,20 @@ mod tests {
     use turnlock_core::ClientId;
 
     use super::*;
-    use crate::backend::memory::{Memory, MemoryStore};
     use crate::client::Client;
+    use crate::engine::CheckedSettings;
     use crate::engine::Engine;
-    use crate::engine::renewal_under_way::RenewalUnderWay;
+    use crate::engine::state::RenewalUnderWay;
     use crate::error::Error;
-    use crate::guard::Guard;
+    use crate::lock::Guard;
     use crate::lock::Lock;
-    use crate::settings::Settings;
+    use turnlock_store::{Memory, MemoryStore};
 
     fn client() -> (Client, Arc<Shared>) {
-        let settings = Settings { hand_over_window: Duration::from_secs(3), ..Settings::default() };
-        let backend = Arc::new(Memory::new(MemoryStore::new()));
-        let engine = Engine::start(backend, ClientId::from_random([7; 16]), settings);
+        let settings =
+            CheckedSettings { hand_over_window: Duration::from_secs(3), ..CheckedSettings::default() };
+        let store = Arc::new(Memory::new(MemoryStore::new(), ClientId::from_random([7; 16])));
+        let engine = Engine::start(store, ClientId::from_random([7; 16]), settings);
         let shared = Arc::clone(&engine.shared);
         (Client::new(engine), shared)
     }

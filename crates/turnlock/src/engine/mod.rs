@@ -1,126 +1,75 @@
 //! The engine of one client: the acquire loop, the watchdog and the background tasks, for all kinds of locks.
 //!
-//! It runs on the runtime on which the client was created.
+//! It runs on the runtime on which the client was created. Its modules form layers; each uses those above it in this
+//! table, and none below.
+//!
+//! | layer | module | what it does |
+//! |---|---|---|
+//! | state | [`state`] | holds, wait queues, the schedule of the watchdog, what the client remembers |
+//! | | [`request`] | the parameters of an acquire or a reentry, and wait limits |
+//! | | [`run_to_completion`] | finishes futures whose callers have gone, on the runtime of the client |
+//! | | [`retry`] | the loop that repeats a failed request, and the rules for how long |
+//! | | [`shared`] | all of this state, as the modules below share it |
+//! | steps | [`query`] | requests that concern no local hold: inspect, counters, forced unlock, waiting for a latch |
+//! | | [`renewal`] | the task of the watchdog: renews, checks and shortens leases |
+//! | | [`release`] | releases holds, and undoes requests in doubt |
+//! | | [`unlock_after`] | leaves a hold to the store until a given time |
+//! | | [`hand_over`] | passes a hold to the next local waiter |
+//! | | [`grant`] | what an acquire returns: releases its share of the hold when it is dropped |
+//! | | [`attempt`] | one attempt to acquire: its request, and what must be undone if it is dropped |
+//! | loops | [`wait_warning`] | finds waits that will not end by themselves |
+//! | | [`acquire`] | the acquire loop |
+//! | | [`reenter`] | acquires of an owner that holds the lock already |
+//!
+//! What happens to a hold is decided in [`turnlock_core::hold_state`], what a waiter does next in
+//! [`turnlock_core::wait_step`].
 
 mod acquire;
 mod attempt;
-mod call_site;
-mod client_record;
-mod deadline;
-mod force;
+mod grant;
 mod hand_over;
-mod heartbeat;
-mod hold;
-mod on_runtime;
-mod permits;
 mod query;
-mod read_under;
-mod recent_releases;
 mod reenter;
 mod release;
-mod renewal_under_way;
+mod renewal;
+mod request;
 mod retry;
 mod run_to_completion;
-mod shorten;
-mod tokens;
+mod settings;
+mod shared;
+mod state;
 mod unlock_after;
-mod until_zero;
-mod wait_queues;
 mod wait_warning;
-mod wakeup;
-mod watchdog;
 
-use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::runtime::Handle;
-use turnlock_core::model::AcquireOptions;
-use turnlock_core::{ClientId, Kind, Lease, LockName, Moment, OwnerId};
+use turnlock_core::{ClientId, LockName};
 
-pub(crate) use acquire::{AcquireRequest, WaitLimit, acquire, try_owner_turn};
-pub(crate) use call_site::CallSite;
-use client_record::ClientRecord;
-use heartbeat::Heartbeats;
-pub(crate) use hold::{Hold, LeaseMode};
-use on_runtime::OnRuntime;
-pub(crate) use permits::{acquire_permits, checked_number};
-pub(crate) use query::{Resend, describe};
-pub(crate) use read_under::read_under;
-use recent_releases::RecentReleases;
-pub(crate) use reenter::{ReenterRequest, reenter};
+pub(crate) use acquire::acquire;
+pub(crate) use grant::Grant;
+pub(crate) use query::{Resend, until_zero};
+pub(crate) use reenter::{read_under, reenter, try_owner_turn};
+pub(crate) use request::{AcquireRequest, ReenterRequest, WaitLimit, checked_number};
 pub(crate) use run_to_completion::{BackgroundTasks, RunToCompletion};
-use tokens::Tokens;
-pub(crate) use until_zero::until_zero;
-use wait_queues::WaitQueues;
-pub(crate) use wait_queues::{Join, Waiter};
-use watchdog::Watchdog;
+pub(crate) use settings::CheckedSettings;
+pub(crate) use shared::{Engine, Shared};
+pub(crate) use state::{CallLocation, CallSite, Hold, Join, LeaseMode};
 
-use crate::backend::{Backend, Signals};
 use crate::clock;
-use crate::error::Error;
-use crate::settings::Settings;
-
-/// The engine, as its users hold it. When the last user drops it, it completes the pending work and ends.
-pub(crate) struct Engine {
-    pub(crate) shared: Arc<Shared>,
-}
-
-/// The state that the engine's users and its tasks share.
-pub(crate) struct Shared {
-    pub(crate) backend: Arc<dyn Backend>,
-    pub(crate) settings: Settings,
-    pub(crate) client: ClientId,
-    pub(crate) wait_queues: Arc<WaitQueues>,
-    pub(crate) watchdog: Watchdog,
-    heartbeats: Arc<Heartbeats>,
-    recent_releases: RecentReleases,
-    tokens: Tokens,
-    client_record: ClientRecord,
-    pub(crate) background: BackgroundTasks,
-    /// The number of group requests whose time-out has passed and whose reply has not arrived.
-    pub(crate) overdue_requests: Arc<AtomicUsize>,
-    runtime: Handle,
-    /// A reference to itself, for work that outlasts a call.
-    weak_self: Weak<Self>,
-    next_owner: AtomicU64,
-    /// When another server may last have taken over, in microseconds of the local clock.
-    server_changed_at: AtomicU64,
-    /// Set when no new lock may be acquired.
-    closing: AtomicBool,
-    /// Set when renewals have stopped too. The remaining holds expire.
-    stopped: AtomicBool,
-}
+use turnlock_store::{Signals, Store};
 
 impl Engine {
     /// Starts the engine on the current runtime.
-    pub(crate) fn start(backend: Arc<dyn Backend>, client: ClientId, settings: Settings) -> Arc<Self> {
+    pub(crate) fn start(store: Arc<dyn Store>, client: ClientId, settings: CheckedSettings) -> Arc<Self> {
         let (background, runner) = BackgroundTasks::new();
-        let shared = Arc::new_cyclic(|weak_self| Shared {
-            wait_queues: Arc::new(WaitQueues::new(Arc::clone(&backend))),
-            backend,
-            client,
-            watchdog: Watchdog::new(settings.watchdog_timeout),
-            heartbeats: Arc::default(),
-            recent_releases: RecentReleases::default(),
-            weak_self: Weak::clone(weak_self),
-            tokens: Tokens::default(),
-            client_record: ClientRecord::new(client, settings.label.as_deref()),
-            background,
-            overdue_requests: Arc::default(),
-            runtime: Handle::current(),
-            next_owner: AtomicU64::new(1),
-            server_changed_at: AtomicU64::new(0),
-            closing: AtomicBool::new(false),
-            stopped: AtomicBool::new(false),
-            settings,
-        });
+        let shared = Shared::new(store, client, settings, background);
         let signals: Arc<dyn Signals> = Arc::clone(&shared) as _;
-        shared.backend.attach(Arc::downgrade(&signals));
+        shared.store.attach(Arc::downgrade(&signals));
         tokio::spawn(runner);
-        tokio::spawn(watchdog::run(Arc::downgrade(&shared)));
-        tokio::spawn(heartbeat::run(Arc::downgrade(&shared), Arc::clone(&shared.heartbeats)));
+        tokio::spawn(renewal::run(Arc::downgrade(&shared)));
+        let (heartbeats, store) = (Arc::downgrade(&shared.heartbeats), Arc::downgrade(&shared.store));
+        tokio::spawn(state::heartbeat::run(heartbeats, store, shared.settings.clone()));
         Arc::new(Self { shared })
     }
 
@@ -130,7 +79,7 @@ impl Engine {
     /// Returns the number of holds and the number of pending tasks that are left.
     pub(crate) async fn shutdown(&self, limit: Duration) -> (usize, usize) {
         let shared = &self.shared;
-        shared.closing.store(true, Ordering::Release);
+        shared.close();
         shared.wait_queues.wake_all();
         let end = clock::now() + limit;
         loop {
@@ -139,7 +88,7 @@ impl Engine {
             let time_left = end.since(clock::now());
             // Without the engine's runtime, nothing makes progress.
             if remaining == (0, 0) || time_left.is_zero() || shared.background.is_closed() {
-                shared.stopped.store(true, Ordering::Release);
+                shared.stop_renewing();
                 return remaining;
             }
             // Not every hold ends with a background task, so progress is also checked periodically.
@@ -147,38 +96,6 @@ impl Engine {
                 tokio::time::timeout(time_left.min(Duration::from_millis(20)), shared.background.progress())
                     .await;
         }
-    }
-}
-
-impl Shared {
-    /// Creates a wire owner for one outermost hold.
-    pub(crate) fn new_owner(&self) -> OwnerId {
-        self.client.owner(self.next_owner.fetch_add(1, Ordering::Relaxed))
-    }
-
-    /// Fails if the client is shutting down or its runtime is gone.
-    pub(crate) fn check_open(&self) -> Result<(), Error> {
-        let is_closed = self.closing.load(Ordering::Acquire) || self.background.is_closed();
-        if is_closed { Err(Error::ShuttingDown) } else { Ok(()) }
-    }
-
-    /// The options of an acquire request, beside its claim.
-    fn options(&self, name: &LockName, lease: Lease, waits: bool) -> AcquireOptions {
-        let highest_token = if name.kind() == Kind::Fenced { self.tokens.highest(name) } else { 0 };
-        AcquireOptions { lease, waits, highest_token }
-    }
-
-    fn server_changed_at(&self) -> Moment {
-        Moment::from_micros(self.server_changed_at.load(Ordering::Acquire))
-    }
-
-    fn has_stopped_renewing(&self) -> bool {
-        self.stopped.load(Ordering::Acquire)
-    }
-
-    /// Runs `future` with the timers of the engine's runtime, on any executor.
-    pub(crate) fn on_runtime<F: Future>(&self, future: F) -> OnRuntime<'_, F> {
-        OnRuntime::new(&self.runtime, future)
     }
 }
 
@@ -193,22 +110,11 @@ impl Signals for Shared {
     }
 
     fn server_changed(&self) {
-        self.server_changed_at.fetch_max(clock::now().as_micros(), Ordering::AcqRel);
+        self.note_server_change();
         self.client_record.set_due_now();
         if let Some(shared) = self.weak_self.upgrade() {
             shared.replay_recent_releases();
         }
         self.connection_changed();
-    }
-}
-
-impl fmt::Debug for Engine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shared = &self.shared;
-        f.debug_struct("Engine")
-            .field("client", &shared.client)
-            .field("backend", &shared.backend)
-            .field("settings", &shared.settings)
-            .finish_non_exhaustive()
     }
 }

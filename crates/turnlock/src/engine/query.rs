@@ -1,18 +1,19 @@
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use turnlock_core::model::{CounterOp, Snapshot};
+use turnlock_core::model::{Claim, CounterOp, Released, Snapshot};
 use turnlock_core::request::RetryWindow;
-use turnlock_core::{LockName, OwnerId};
+use turnlock_core::{ClientId, Kind, LockName, OwnerId};
 
-use super::Shared;
-use super::acquire::WaitLimit;
-use super::retry::RetryState;
+use super::request::{WaitLimit, describe, time_out};
+use super::retry::{self, RetryState, retry};
 use super::run_to_completion::RunToCompletion;
-use crate::backend::{Step, StepReply};
+use super::shared::Shared;
+use super::state::{Join, LONGEST_SLEEP};
 use crate::clock;
-use crate::error::Error;
+use crate::error::{Error, IntoError};
+use crate::identity::Identity;
+use turnlock_store::{Failure, FailureKind, StepReply};
 
 /// When a query is sent again after a failure.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -22,37 +23,53 @@ pub(crate) enum Resend {
     IfNotExecuted,
 }
 
+/// The number of clients per request for their records.
+const RECORDS_PER_REQUEST: usize = 256;
+
 impl Shared {
     /// Sends a request that concerns no local hold, and retries once after a broken connection.
     ///
     /// A request that times out is not sent again.
-    pub(crate) async fn query<T: Send>(
+    pub(crate) async fn query<T, F: Future<Output = Result<StepReply<T>, Failure>>>(
         &self,
         name: &LockName,
         resend: Resend,
-        step: impl Fn(Duration) -> Step<T>,
+        step: impl Fn(Duration) -> F,
     ) -> Result<T, Error> {
         let limit = self.settings.usual_limit();
         let end = clock::now() + limit;
-        let work = async {
-            let reply = match step(limit).await {
-                Err(failure)
-                    if failure.is_retryable()
-                        && clock::now() < end
-                        && (resend == Resend::Always || failure.in_doubt.is_none()) =>
-                {
-                    step(limit).await
-                }
-                reply => reply,
-            };
-            reply.map(|StepReply { value, .. }| value)
+        let may_repeat = |failure: &Failure| {
+            clock::now() < end && (resend == Resend::Always || failure.in_doubt.is_none())
         };
-        self.on_runtime(work).await.map_err(|failure| failure.into_error(|| describe(name)))
+        let reply = self.on_runtime(retry(|_| step(limit), retry::once(may_repeat))).await;
+        reply.map(|StepReply { value, .. }| value).map_err(|failure| failure.into_error(|| describe(name)))
     }
 
     /// Reads the state of `name`.
     pub(crate) async fn inspect(&self, name: &LockName) -> Result<Snapshot, Error> {
-        self.query(name, Resend::Always, |limit| self.backend.inspect(name, limit)).await
+        self.query(name, Resend::Always, |limit| self.store.inspect(name, limit)).await
+    }
+
+    /// Reads the records of `clients`, in their order.
+    pub(crate) async fn client_records(&self, clients: &[ClientId]) -> Result<Vec<Option<Identity>>, Error> {
+        let limit = self.settings.usual_limit();
+        let mut found = Vec::with_capacity(clients.len());
+        for clients in clients.chunks(RECORDS_PER_REQUEST) {
+            let reply = retry(|_| self.store.client_records(clients, limit), retry::once(|_| true)).await;
+            let records = match reply {
+                Ok(StepReply { value, .. }) => value,
+                // Without the right to read records, all clients are unknown.
+                Err(Failure { kind: FailureKind::Denied(cause), .. }) => {
+                    tracing::debug!(%cause, "no permission to read client records");
+                    vec![None; clients.len()]
+                }
+                Err(failure) => return Err(failure.into_error(|| "the client records".to_owned())),
+            };
+            let identity =
+                |(client, record): (&ClientId, Option<String>)| Identity::from_record(*client, &record?);
+            found.extend(clients.iter().zip(records).map(identity));
+        }
+        Ok(found)
     }
 
     /// Executes one operation on a counter without owners.
@@ -64,26 +81,27 @@ impl Shared {
         let (shared, name, request) = (Arc::clone(self), name.clone(), self.new_owner());
         let work = async move {
             let limit = shared.settings.usual_limit();
-            let mut retry = RetryState::new(shared.settings.retry_for, WaitLimit::Endless, limit);
+            let mut state = RetryState::new(shared.settings.retry_for, WaitLimit::Endless, limit);
             let mut repeats = RetryWindow::default();
-            loop {
-                let sent = clock::now();
-                match shared.backend.perform(&name, op, &request, limit).await {
-                    Ok(StepReply { value, .. }) => {
-                        if !repeats.is_in_doubt() {
-                            shared.forget_request(&name, &request);
-                        }
-                        return Ok(value);
-                    }
-                    Err(failure) => {
-                        if let Some(unanswered) = failure.in_doubt {
-                            repeats.mark_in_doubt(unanswered.at);
-                        }
-                        tokio::time::sleep(retry.pause_after(failure, sent, || describe(&name))?).await;
-                        check_resendable(&name, repeats)?;
-                    }
+            let (shared, name, request) = (&shared, &name, &request);
+            let attempt = |last: Option<Failure>| {
+                if let Some(unanswered) = last.and_then(|failure| failure.in_doubt) {
+                    repeats.mark_in_doubt(unanswered.at);
                 }
-            }
+                let window = repeats;
+                async move {
+                    if let Err(error) = check_resendable(name, window) {
+                        return Ok(Err(error));
+                    }
+                    let StepReply { value, .. } = shared.store.perform(name, op, request, limit).await?;
+                    if !window.is_in_doubt() {
+                        shared.forget_request(name, request);
+                    }
+                    Ok(Ok(value))
+                }
+            };
+            let outcome = retry(attempt, |failure, sent| state.pause_after(failure, sent)).await;
+            outcome.unwrap_or_else(|failure| Err(failure.into_error(|| describe(name))))
         };
         self.on_runtime(RunToCompletion::new(&self.background, work)).await
     }
@@ -93,8 +111,46 @@ impl Shared {
     /// Called for a request that was sent once and got its reply, so that no copy can arrive. If the removal
     /// fails, the id expires.
     pub(super) fn forget_request(&self, name: &LockName, request: &OwnerId) {
-        let step = self.backend.forget(name, request, self.settings.usual_limit());
+        let step = self.store.forget(name, request, self.settings.usual_limit());
         self.background.spawn(async move { drop(step.await) });
+    }
+
+    /// Ends all holds on `name`. Returns `true` if there was one.
+    pub(crate) async fn force_unlock(&self, name: &LockName) -> Result<bool, Error> {
+        check_kind(name, None)?;
+        // Not resent if it may have been executed: by then another owner may hold the lock.
+        let was_held =
+            self.query(name, Resend::IfNotExecuted, |limit| self.store.force_unlock(name, limit)).await?;
+        self.check_holds(name, |_| true);
+        Ok(was_held)
+    }
+
+    /// Ends the hold of `owner` on `name`, or the permit with that id. Returns `true` if it was held.
+    pub(crate) async fn force_unlock_of(&self, name: &LockName, owner: &OwnerId) -> Result<bool, Error> {
+        check_kind(name, Some(owner))?;
+        if name.kind() == Kind::Fair {
+            // The release of an owner that only waits would remove it from the queue.
+            let holders = self.inspect(name).await?.holders;
+            if !holders.iter().any(|holder| holder.owner == *owner) {
+                return Ok(false);
+            }
+        }
+        // Not resent, as above: an owner of Redisson is a thread, which may have acquired the lock again.
+        let released = self.query(name, Resend::IfNotExecuted, |limit| {
+            self.store.release(Claim::new(name, owner, 0), limit)
+        });
+        let was_held = released.await? == Released::Freed;
+        self.check_holds(name, |held| held == owner);
+        Ok(was_held)
+    }
+
+    /// Makes the watchdog check the local holds that are affected.
+    fn check_holds(&self, name: &LockName, is_affected: impl Fn(&OwnerId) -> bool) {
+        self.wait_queues.for_holds(name, |hold| {
+            if is_affected(&hold.owner) || hold.permit_ids().any(|id| is_affected(&id)) {
+                self.watchdog.check_now(hold);
+            }
+        });
     }
 }
 
@@ -103,14 +159,76 @@ pub(super) fn check_resendable(name: &LockName, repeats: RetryWindow) -> Result<
     if clock::now() < repeats.end() {
         return Ok(());
     }
-    let cause = io::Error::new(
-        io::ErrorKind::TimedOut,
-        "a request got no reply, so its outcome is unknown, and it is too old to be sent again",
-    );
-    Err(Error::Unavailable { what: describe(name), source: Arc::new(cause) })
+    let source =
+        time_out("a request got no reply, so its outcome is unknown, and it is too old to be sent again");
+    Err(Error::Unavailable { what: describe(name), source })
 }
 
-/// The kind and name of a lock, for messages.
-pub(crate) fn describe(name: &LockName) -> String {
-    format!("{} {:?}", name.kind().label(), name.as_str())
+/// Fails if holds of this kind cannot be ended by force.
+fn check_kind(name: &LockName, owner: Option<&OwnerId>) -> Result<(), Error> {
+    let advice = match (name.kind(), owner) {
+        (Kind::Semaphore, _) => {
+            "its permits have no owners; use Semaphore::add_permits to replace lost permits"
+        }
+        (Kind::Latch, _) => "it has no holder; use Latch::delete to open it",
+        (Kind::Permits, None) => "it has several holders; pass the id of one permit, as shown by `inspect`",
+        _ => return Ok(()),
+    };
+    Err(Error::Unsupported(format!("forced unlock of {} {:?}: {advice}", name.kind().label(), name.as_str())))
+}
+
+/// Waits until a latch is open. Returns `false` if the wait limit passes first.
+pub(crate) async fn until_zero(
+    shared: &Arc<Shared>,
+    name: &LockName,
+    wait_limit: WaitLimit,
+) -> Result<bool, Error> {
+    let (waiter, _) = shared.wait_queues.enter(name, Join::AtEnd);
+    let mut is_subscribed = false;
+    let end = wait_limit.end();
+    loop {
+        let sent = clock::now();
+        let count = count_within(shared, name, wait_limit).await?;
+        if count <= 0 {
+            return Ok(true);
+        }
+        if clock::now() >= end {
+            return Ok(false);
+        }
+        if !is_subscribed {
+            // Messages published before the subscription are missed, so the count is read again at once.
+            is_subscribed = true;
+            waiter.set_subscribed();
+            let _ =
+                tokio::time::timeout(end.since(sent).min(LONGEST_SLEEP), shared.store.subscribe(name)).await;
+            continue;
+        }
+        let poll_at = (sent + shared.settings.poll_interval).min(end);
+        while !waiter.wakeup.take_hint() && clock::now() < poll_at {
+            let sleep_for = poll_at.since(clock::now()).min(LONGEST_SLEEP);
+            let _ = tokio::time::timeout(sleep_for, waiter.wakeup.notified()).await;
+        }
+    }
+}
+
+/// Reads the count of a latch. Retries failures within the wait limit.
+async fn count_within(shared: &Arc<Shared>, name: &LockName, wait_limit: WaitLimit) -> Result<i64, Error> {
+    let (limit, end) = (shared.settings.usual_limit(), wait_limit.end());
+    let mut state = RetryState::new(shared.settings.retry_for, wait_limit, limit);
+    let attempt = |_| async {
+        if let Err(error) = shared.check_open() {
+            return Ok(Err(error));
+        }
+        // A request may outlast the caller's deadline by one response time-out.
+        let time_left = end.since(clock::now()).max(limit);
+        let reply = tokio::time::timeout(time_left, shared.store.inspect(name, limit)).await;
+        let no_reply =
+            || Failure::refused(FailureKind::Unavailable(time_out(format!("no reply within {limit:?}"))));
+        let StepReply { value, .. } = reply.unwrap_or_else(|_| Err(no_reply()))?;
+        Ok(Ok(value.number.unwrap_or_default()))
+    };
+    let pause_after = |failure: &Failure, sent| {
+        state.pause_after(failure, sent).map(|pause| pause.min(end.since(clock::now())))
+    };
+    retry(attempt, pause_after).await.unwrap_or_else(|failure| Err(failure.into_error(|| describe(name))))
 }

@@ -1,27 +1,26 @@
-use std::sync::Arc;
+//! Acquires of an owner that holds the lock already: once more, or the read lock under its write lock.
 
+use std::panic::Location;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::{Either, pending, select};
+use tokio::sync::{Mutex, MutexGuard};
 use turnlock_core::Kind;
+use turnlock_core::hold_state::Event;
 use turnlock_core::model::Acquired;
 
-use super::Engine;
-use super::acquire::WaitLimit;
-use super::hold::{Hold, HoldStatus, LeaseMode};
-use super::retry::RetryState;
+use super::acquire::{acquire, check_store, max_age, timed_out};
+use super::grant::Grant;
+use super::request::{AcquireRequest, ReenterRequest, WaitLimit, describe};
+use super::retry::{RetryState, retry};
 use super::run_to_completion::RunToCompletion;
-use crate::backend::{StepOptions, StepReply};
+use super::shared::{Engine, Shared};
+use super::state::{CallSite, FrontState, Hold, LeaseMode};
 use crate::clock;
-use crate::error::{Error, LostReason};
-use crate::guard::Guard;
-
-/// The parameters of a reentry.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ReenterRequest {
-    pub(crate) lease_mode: LeaseMode,
-    /// How long to retry while the store does not reply.
-    pub(crate) wait_limit: WaitLimit,
-    /// The number of replicas that must acknowledge it, at least that of the hold.
-    pub(crate) replicas: u32,
-}
+use crate::error::{Error, IntoError, LostReason};
+use turnlock_store::{Failure, StepOptions, StepReply};
 
 /// Acquires a held lock once more. Does not queue behind the waiters.
 ///
@@ -32,7 +31,7 @@ pub(crate) async fn reenter(
     engine: &Arc<Engine>,
     hold: &Arc<Hold>,
     request: ReenterRequest,
-) -> Result<Guard, Error> {
+) -> Result<Grant, Error> {
     let shared = &engine.shared;
     shared.check_open()?;
     shared.settings.response_limit(request.lease_mode.lease())?;
@@ -45,90 +44,159 @@ pub(crate) async fn reenter(
         .await
 }
 
-async fn send_reenter(engine: Arc<Engine>, hold: Arc<Hold>, request: ReenterRequest) -> Result<Guard, Error> {
+async fn send_reenter(engine: Arc<Engine>, hold: Arc<Hold>, request: ReenterRequest) -> Result<Grant, Error> {
     let shared = &engine.shared;
-    let ReenterRequest { lease_mode, wait_limit, replicas } = request;
-    let limit = shared.settings.response_limit(lease_mode.lease())?;
-    let name = || hold.name.to_string();
-    let mut retry = RetryState::new(shared.settings.retry_for, wait_limit, limit);
-    loop {
-        // Released between two tries, so that a release does not wait for a store that does not reply.
-        let step = hold.step_lock.lock().await;
-        if let Some(reason) = hold.lost() {
-            shared.mark_lost(&hold, reason);
-            return Err(Error::Lost { name: name(), reason });
-        }
-        let target = hold.state().guards + 1;
-        if target == 1 {
-            return Err(Error::NotHeld { name: name(), owner: hold.owner.to_string() });
-        }
-        let options = shared.options(&hold.name, lease_mode.lease(), false);
-        let replicas = replicas.max(hold.replicas_wanted());
-        let step_options = StepOptions::of_engine(limit, replicas);
-        let sent_at = clock::now();
-        let failure = match shared.backend.acquire(hold.claim(target), options, step_options).await {
-            Ok(StepReply { value: Acquired::Busy { .. } | Acquired::Gone, .. }) => {
-                let reason = shared.loss_reason(&hold);
-                shared.mark_lost(&hold, reason);
-                return Err(Error::Lost { name: name(), reason });
+    let limit = shared.settings.response_limit(request.lease_mode.lease())?;
+    let mut state = RetryState::new(shared.settings.retry_for, request.wait_limit, limit);
+    let outcome = retry(
+        |_| try_reenter(&engine, &hold, request, limit),
+        |failure, sent| state.pause_after(failure, sent),
+    );
+    match outcome.await {
+        Ok(outcome) => outcome,
+        Err(failure) => {
+            // If the store replies, the caller sees the error only after the old count is restored.
+            if !failure.took_effect || shared.send_releases(&hold, clock::now() + limit).await.is_err() {
+                shared.send_releases_in_background(&hold);
             }
-            Ok(StepReply { value, sent, replicas: reached, .. }) => {
-                let token = match value {
-                    Acquired::GrantedWith { token } => Some(token),
-                    _ => None,
-                };
-                token.inspect(|token| shared.tokens.observe(&hold.name, *token));
-                hold.confirm_for(lease_mode.lease(), sent.at);
-                hold.note_replicas(replicas, reached);
-                return finish_reenter(&engine, &hold, target, lease_mode, token);
-            }
-            Err(failure) => failure,
-        };
-        if failure.in_doubt.is_some() {
-            hold.extend_may_last(lease_mode.lease());
-            let mut state = hold.state();
-            state.doubt = failure.merge_doubt(state.doubt, lease_mode.lease().as_duration());
-            // The store has the old count or the new one. The next release sends its target count either way.
-            state.confirmed_count = target;
+            Err(failure.into_error(|| format!("the reentry of lock {:?}", hold.name.as_str())))
         }
-        drop(step);
-        let stands = failure.took_effect;
-        match retry.pause_after(failure, sent_at, || format!("the reentry of lock {:?}", hold.name.as_str()))
-        {
-            Ok(pause) => tokio::time::sleep(pause).await,
-            Err(error) => {
-                // If the store replies, the caller sees the error only after the old count is restored.
-                if !stands || shared.send_releases(&hold, clock::now() + limit).await.is_err() {
-                    shared.send_releases_in_background(&hold);
+    }
+}
+
+/// Sends one request for a reentry.
+async fn try_reenter(
+    engine: &Arc<Engine>,
+    hold: &Arc<Hold>,
+    ReenterRequest { lease_mode, replicas, .. }: ReenterRequest,
+    limit: Duration,
+) -> Result<Result<Grant, Error>, Failure> {
+    let shared = &engine.shared;
+    let lost = |reason| {
+        shared.mark_lost(hold, reason);
+        Ok(Err(Error::Lost { name: hold.name.to_string(), reason }))
+    };
+    // Released between two tries, so that a release does not wait for a store that does not reply.
+    let _step = hold.step_lock.lock().await;
+    if let Some(reason) = hold.lost() {
+        return lost(reason);
+    }
+    let target = hold.guards() + 1;
+    if target == 1 {
+        return Ok(Err(Error::NotHeld { name: hold.name.to_string(), owner: hold.owner.to_string() }));
+    }
+    let lease = lease_mode.lease();
+    let replicas = replicas.max(hold.replicas_wanted());
+    let options = shared.options(&hold.name, lease, false);
+    let step_options = StepOptions::of_engine(limit, replicas);
+    let StepReply { value, sent, replicas: reached, .. } =
+        match shared.store.acquire(hold.claim(target), options, step_options).await {
+            Ok(reply) => reply,
+            Err(failure) => {
+                if failure.in_doubt.is_some() {
+                    hold.extend_may_last(lease);
+                    let mut inner = hold.inner();
+                    inner.state.doubt = failure.merge_doubt(inner.state.doubt, lease.as_duration());
+                    drop(inner);
+                    // The next release sends its target count, whether the store has the old count or the new one.
+                    hold.apply(Event::ReentryInDoubt { target });
                 }
-                return Err(error);
+                return Err(failure);
+            }
+        };
+    let token = match value {
+        Acquired::Busy { .. } | Acquired::Gone => return lost(shared.loss_reason(hold)),
+        Acquired::GrantedWith { token } => Some(token),
+        Acquired::Granted => None,
+    };
+    token.inspect(|token| shared.tokens.observe(&hold.name, *token));
+    hold.confirm_for(lease, sent.at);
+    hold.note_replicas(replicas, reached);
+    // Unless the hold has ended meanwhile.
+    Ok(shared.finish(hold, hold.confirm_reentry(target, lease_mode), None).map(|()| {
+        shared.watchdog.watch(hold);
+        Grant::new(engine, Arc::clone(hold), lease_mode, token)
+    }))
+}
+
+/// Acquires the read lock for the owner of a write hold, past the queue.
+///
+/// On the wire the reader gets a new owner, so that no late step of an earlier reader can affect it.
+///
+/// # Cancel safety
+///
+/// As [`acquire`].
+pub(crate) async fn read_under(
+    engine: &Arc<Engine>,
+    write: &Arc<Hold>,
+    lease_mode: LeaseMode,
+    replicas: u32,
+) -> Result<Grant, Error> {
+    if write.name.kind() != Kind::Write {
+        let reason =
+            format!("downgrade of {}: only a write lock can become a read lock", describe(&write.name));
+        return Err(Error::Unsupported(reason));
+    }
+    if let Some(reason) = write.lost() {
+        return Err(Error::Lost { name: write.name.to_string(), reason });
+    }
+    let name = write.name.with_kind(Kind::Read);
+    let under = Some(Arc::clone(write));
+    let request = AcquireRequest {
+        name,
+        lease_mode,
+        wait_limit: WaitLimit::Endless,
+        permits: 1,
+        replicas,
+        accepts_hand_over: false,
+        under,
+        call_site: write.call_site.unwrap_or_else(|| CallSite::new(Location::caller())),
+    };
+    let lost = || Error::Lost { name: write.name.to_string(), reason: LostReason::Taken };
+    acquire(engine, request).await?.ok_or_else(lost)
+}
+
+/// Locks `turn` for a caller that does not wait, behind another task of the same owner.
+///
+/// Waits until the request of that task ends. Returns `None` if that task waits for a lock that is held.
+pub(crate) async fn try_owner_turn<'a>(
+    shared: &Shared,
+    request: &AcquireRequest,
+    turn: &'a Mutex<()>,
+) -> Result<Option<MutexGuard<'a, ()>>, Error> {
+    let limit = shared.settings.response_limit(request.lease_mode.lease())?;
+    let overdue = clock::now() + limit;
+    loop {
+        let front_state = match shared.wait_queues.front_state(&request.name, max_age(limit)) {
+            Some(FrontState::Refused) => return Ok(None),
+            Some(FrontState::Idle) => return check_store(shared, &request.name, limit).await.map(|()| None),
+            Some(FrontState::Failing(outage) | FrontState::Sending(_, Some(outage)))
+                if outage.has_lasted(limit) =>
+            {
+                return Err(outage.failure.into_error(|| format!("lock {:?}", request.name.as_str())));
+            }
+            front_state => front_state,
+        };
+        let front_changed = async {
+            match &front_state {
+                Some(FrontState::Sending(wakeup, _)) => wakeup.request_ended().await,
+                // It retries soon.
+                Some(_) => tokio::time::sleep(RETRY_SOON).await,
+                // It is in a reentry, or about to end.
+                None => pending().await,
+            }
+        };
+        let time_left = overdue.since(clock::now());
+        match tokio::time::timeout(time_left, select(pin!(turn.lock()), pin!(front_changed))).await {
+            Ok(Either::Left((turn, _))) => return Ok(Some(turn)),
+            Ok(Either::Right(_)) => {}
+            Err(_) => {
+                let text = format!("another task of the same owner did not finish within {limit:?}");
+                return Err(timed_out(&request.name, text));
             }
         }
     }
 }
 
-/// Creates the guard of a confirmed reentry, unless the hold has ended meanwhile.
-fn finish_reenter(
-    engine: &Arc<Engine>,
-    hold: &Arc<Hold>,
-    target: u32,
-    lease_mode: LeaseMode,
-    token: Option<u64>,
-) -> Result<Guard, Error> {
-    let lost = hold.lost();
-    let mut state = hold.state();
-    state.confirmed_count = target;
-    let name = || hold.name.to_string();
-    match state.status {
-        HoldStatus::Held if lost.is_none() => {
-            state.add_guard(lease_mode);
-            drop(state);
-            engine.shared.watchdog.watch(hold);
-            Ok(Guard::new(Arc::clone(engine), Arc::clone(hold), lease_mode, token))
-        }
-        HoldStatus::Held => Err(Error::Lost { name: name(), reason: lost.unwrap_or(LostReason::Expired) }),
-        HoldStatus::Lost(reason) => Err(Error::Lost { name: name(), reason }),
-        // The release of the last guard waits for this step, and then ends the hold whatever its count is.
-        HoldStatus::Ended => Err(Error::NotHeld { name: name(), owner: hold.owner.to_string() }),
-    }
-}
+/// The approximate pause after a failed request.
+const RETRY_SOON: Duration = Duration::from_millis(10);

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
+use pin_project_lite::pin_project;
+use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc};
 
 /// A future that must run to completion.
@@ -144,5 +146,33 @@ impl<T: Send + 'static> Drop for RunToCompletion<'_, T> {
         if let Some(work) = self.work.take().filter(|_| self.is_started) {
             self.background.spawn(async move { drop(work.await) });
         }
+    }
+}
+
+pin_project! {
+    /// A future that uses the timers of a given runtime.
+    ///
+    /// A lock may be awaited on another runtime, or on none. Without this, the timers would belong to that
+    /// runtime, and a request that the engine completes could lose its timer with the caller.
+    pub(crate) struct OnRuntime<'a, F> {
+        runtime: &'a Handle,
+        #[pin]
+        future: F,
+    }
+}
+
+impl<'a, F> OnRuntime<'a, F> {
+    pub(super) fn new(runtime: &'a Handle, future: F) -> Self {
+        Self { runtime, future }
+    }
+}
+
+impl<F: Future> Future for OnRuntime<'_, F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        let this = self.project();
+        let _inside = this.runtime.enter();
+        this.future.poll(context)
     }
 }

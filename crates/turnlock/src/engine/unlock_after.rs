@@ -1,16 +1,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use turnlock_core::hold_state::{Action, Event};
 use turnlock_core::model::Renewed;
 use turnlock_core::{Backoff, Lease, Moment};
 
-use super::hold::{Hold, HoldStatus, LeaseMode};
-use super::renewal_under_way::RenewalUnderWay;
+use super::request::describe;
+use super::retry::{self, retry};
 use super::run_to_completion::RunToCompletion;
-use super::{Shared, describe};
-use crate::backend::{Failure, StepOptions, StepReply};
+use super::shared::Shared;
+use super::state::{Hold, LeaseMode, RenewalUnderWay};
 use crate::clock;
-use crate::error::{Error, LostReason};
+use crate::error::{Error, IntoError};
+use turnlock_store::{Failure, StepOptions, StepReply};
 
 /// A hold without a guard that remains on the store until `until`.
 ///
@@ -22,15 +24,12 @@ pub(crate) struct DelayedUnlock {
     until: Moment,
 }
 
-/// The outcome of one request.
-enum SendOutcome {
+/// The outcome of a request that did not fail.
+enum Sent {
     /// Confirmed. Not settled if an older request of the hold may still arrive and change the lease.
-    Confirmed {
-        is_settled: bool,
-    },
+    Confirmed { is_settled: bool },
     /// Nothing more is to be sent.
-    Ended(Error),
-    Failed(Failure),
+    Ended(Result<(), Error>),
 }
 
 impl Shared {
@@ -49,15 +48,11 @@ impl Shared {
         if let Some(reason) = hold.lost() {
             self.mark_lost(hold, reason);
         }
-        {
-            let mut state = hold.state();
-            if state.guards > 1 {
-                let (what, guards) = (describe(&hold.name), state.guards);
-                let reason =
-                    format!("delayed unlock of {what}: it has {guards} guards; release the others first");
-                return Err(Error::Unsupported(reason));
-            }
-            state.remove_guard(lease_mode);
+        if hold.end_guard(lease_mode, Event::UnlockDelayed) == Action::Refuse {
+            let (what, guards) = (describe(&hold.name), hold.guards());
+            let reason =
+                format!("delayed unlock of {what}: it has {guards} guards; release the others first");
+            return Err(Error::Unsupported(reason));
         }
         self.watchdog.unwatch(hold);
         Ok(DelayedUnlock { hold: Arc::clone(hold), until: clock::now() + lease.as_duration() })
@@ -84,31 +79,25 @@ impl Shared {
 
     async fn send_with_retry(self: &Arc<Self>, delayed: &DelayedUnlock) -> Result<(), Error> {
         let hold = &delayed.hold;
-        let deadline = clock::now() + self.settings.retry_for;
-        let mut backoff = Backoff::default();
-        loop {
-            let failure = match self.send_once(delayed).await {
-                SendOutcome::Confirmed { is_settled } => {
-                    if !is_settled {
-                        self.send_in_background(delayed.clone());
-                    }
-                    return Ok(());
+        let deadline = (clock::now() + self.settings.retry_for).min(delayed.until);
+        let warn = |failure: &Failure| tracing::warn!(name = %hold.name, %failure, "delayed unlock failed");
+        let attempt = |_| async { self.send_once(delayed).await.inspect_err(warn) };
+        match retry(attempt, retry::until(|| deadline)).await {
+            Ok(Sent::Confirmed { is_settled }) => {
+                if !is_settled {
+                    self.send_in_background(delayed.clone());
                 }
-                SendOutcome::Ended(error) => return Err(error),
-                SendOutcome::Failed(failure) => failure,
-            };
-            tracing::warn!(name = %hold.name, %failure, "delayed unlock failed");
-            if !failure.is_retryable() {
-                self.send_releases_in_background(hold);
-                return Err(
-                    failure.into_error(|| format!("the delayed unlock of lock {:?}", hold.name.as_str()))
-                );
+                Ok(())
             }
-            if clock::now() >= deadline.min(delayed.until) {
+            Ok(Sent::Ended(outcome)) => outcome,
+            Err(failure) if failure.is_retryable() => {
                 self.send_in_background(delayed.clone());
-                return Err(Error::InDoubt { name: hold.name.to_string(), source: failure.into_cause() });
+                Err(Error::InDoubt { name: hold.name.to_string(), source: failure.into_cause() })
             }
-            tokio::time::sleep(backoff.pause(fastrand::f64())).await;
+            Err(failure) => {
+                self.send_releases_in_background(hold);
+                Err(failure.into_error(|| format!("the delayed unlock of lock {:?}", hold.name.as_str())))
+            }
         }
     }
 
@@ -118,62 +107,48 @@ impl Shared {
     fn send_in_background(self: &Arc<Self>, delayed: DelayedUnlock) {
         let shared = Arc::clone(self);
         self.background.spawn(async move {
-            let mut backoff = Backoff::default();
-            loop {
-                tokio::time::sleep(backoff.pause(fastrand::f64())).await;
+            let attempt = |_| async {
                 match shared.send_once(&delayed).await {
-                    SendOutcome::Confirmed { is_settled: true } | SendOutcome::Ended(_) => return,
-                    SendOutcome::Failed(failure) if !failure.is_retryable() => {
-                        return shared.send_releases_in_background(&delayed.hold);
+                    Ok(Sent::Confirmed { is_settled: true } | Sent::Ended(_)) => Ok(()),
+                    Err(failure) if !failure.is_retryable() => {
+                        shared.send_releases_in_background(&delayed.hold);
+                        Ok(())
                     }
-                    SendOutcome::Confirmed { .. } | SendOutcome::Failed(_) => {}
+                    Ok(Sent::Confirmed { .. }) | Err(_) => Err(()),
                 }
-            }
+            };
+            let mut backoff = Backoff::default();
+            tokio::time::sleep(backoff.pause(fastrand::f64())).await;
+            let _ = retry(attempt, retry::without_end(backoff)).await;
         });
     }
 
     /// Sends the request once.
-    async fn send_once(self: &Arc<Self>, DelayedUnlock { hold, until }: &DelayedUnlock) -> SendOutcome {
-        let name = || hold.name.to_string();
+    async fn send_once(
+        self: &Arc<Self>,
+        DelayedUnlock { hold, until }: &DelayedUnlock,
+    ) -> Result<Sent, Failure> {
         // Waits for a reentry that is under way.
         let _step = hold.step_lock.lock().await;
-        let status = hold.state().status;
-        if let HoldStatus::Lost(reason) = status {
-            self.undo_lost_hold(hold, reason);
-            return SendOutcome::Ended(Error::Lost { name: name(), reason });
-        }
-        let now = clock::now();
-        let time_left = until.since(now);
-        let Some(time_left) = Lease::new(time_left.max(Lease::MIN)).ok().filter(|_| !time_left.is_zero())
-        else {
-            // Not confirmed in time, so the hold may last longer than requested. It is released now.
-            self.undo_lost_hold(hold, LostReason::Expired);
-            return SendOutcome::Ended(Error::InDoubt { name: name(), source: None });
-        };
-        if now >= hold.may_last_until() {
-            self.undo_doubt_of(hold);
-            return SendOutcome::Ended(Error::Lost { name: name(), reason: LostReason::Expired });
-        }
+        let ended = |action| Sent::Ended(self.finish(hold, action, None));
+        let action = hold.apply(Event::DelayedUnlockDue { until: *until });
+        let Action::Send { target } = action else { return Ok(ended(action)) };
+        let time_left = until.since(clock::now()).max(Lease::MIN);
+        let time_left = Lease::new(time_left).unwrap_or(Lease::LONGEST);
         let step_options = StepOptions::of_engine(self.release_limit(hold), hold.replicas_wanted());
-        match self.backend.unlock_after(hold.claim(1), time_left, step_options).await {
-            Ok(StepReply { value: Renewed::Renewed | Renewed::Longer, sent, .. }) => {
-                tracing::debug!(name = %hold.name, owner = %hold.owner, ?time_left, "delayed unlock set");
-                hold.extend_may_last(time_left);
-                let mut state = hold.state();
-                state.doubt = sent.unsettled(state.doubt);
-                SendOutcome::Confirmed { is_settled: state.doubt.is_none() }
-            }
-            Ok(StepReply { value: Renewed::NotHeld, .. }) => {
-                tracing::warn!(name = %hold.name, owner = %hold.owner, "lost, noticed at the delayed unlock");
-                self.undo_doubt_of(hold);
-                SendOutcome::Ended(Error::Lost { name: name(), reason: self.loss_reason(hold) })
-            }
-            Err(failure) => {
-                if failure.in_doubt.is_some() {
-                    hold.extend_may_last(time_left);
-                }
-                SendOutcome::Failed(failure)
-            }
+        let outcome = self.store.unlock_after(hold.claim(target), time_left, step_options).await;
+        if outcome.as_ref().is_err_and(|failure| failure.in_doubt.is_some()) {
+            hold.extend_may_last(time_left);
         }
+        let StepReply { value, sent, .. } = outcome?;
+        if value == Renewed::NotHeld {
+            tracing::warn!(name = %hold.name, owner = %hold.owner, "lost, noticed at the delayed unlock");
+            return Ok(ended(hold.apply(Event::DelayedUnlockNotHeld)));
+        }
+        tracing::debug!(name = %hold.name, owner = %hold.owner, ?time_left, "delayed unlock set");
+        hold.extend_may_last(time_left);
+        let mut inner = hold.inner();
+        inner.state.doubt = sent.unsettled(inner.state.doubt);
+        Ok(Sent::Confirmed { is_settled: inner.state.doubt.is_none() })
     }
 }

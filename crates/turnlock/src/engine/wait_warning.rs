@@ -1,13 +1,13 @@
 use std::collections::HashSet;
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::LazyLock;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use turnlock_core::{Kind, LockName, Moment};
 
-use super::Shared;
-use super::acquire::AcquireRequest;
-use super::call_site::{CallLocation, CallSite};
-use super::wait_queues::Waiter;
+use super::request::AcquireRequest;
+use super::shared::Shared;
+use super::state::{CallLocation, CallSite, Waiter};
 
 /// How long a waiter waits before it is checked, and the time between two checks.
 const CHECK_AFTER: Duration = Duration::from_secs(1);
@@ -75,7 +75,7 @@ fn warn_if_unset(shared: &Shared, name: LockName, call_site: CallSite) {
 /// Returns `true` the first time that a call site, or a pair of them, is logged in this process.
 fn is_new(call_sites: CallSites) -> bool {
     static LOGGED: LazyLock<Mutex<HashSet<CallSites>>> = LazyLock::new(Mutex::default);
-    LOGGED.lock().unwrap_or_else(PoisonError::into_inner).insert(call_sites)
+    LOGGED.lock().insert(call_sites)
 }
 
 /// Where a waiter waits and, for a wait for itself, where its hold was acquired.

@@ -5,11 +5,9 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod acl;
-mod cancellation;
 mod child;
 mod client_identity;
 mod clock_steps;
-mod conformance;
 mod doctor;
 mod fail_over;
 mod file_faults;
@@ -48,8 +46,9 @@ use fixture::{Fixture, Kind};
 use libtest_mimic::{Arguments, Trial};
 use store_kind::StoreKind;
 use turnlock_testkit::RedisServer;
+use turnlock_testkit::conformance::Suite;
 
-/// Time limit of one case, including its wait for [`Fixture::rounds`]. A case that hangs fails.
+/// Time limit of one case, including its wait for `Fixture::rounds`. A case that hangs fails.
 const LIMIT: Duration = Duration::from_secs(300);
 
 /// The stores that the conformance suite runs on.
@@ -87,7 +86,7 @@ fn main() {
     for case in late_delivery::LONG_CASES {
         trials.push(trial(StoreKind::Redis, Kind::Lock, *case, StoreKind::Redis.missing()));
     }
-    trials.extend(STORES.into_iter().flat_map(store_trials));
+    trials.extend(STORES.into_iter().flat_map(suite_trials));
     trials.extend(StoreKind::SERVERS.into_iter().flat_map(server_trials));
     trials.extend(fault_trials());
     trials.extend(outage::trials());
@@ -112,40 +111,21 @@ fn main() {
 }
 
 /// Returns the conformance suite on one store.
-fn store_trials(store: StoreKind) -> Vec<Trial> {
-    let missing = store.missing();
-    let mut trials = Vec::new();
-    for kind in Kind::ALL {
-        for case in conformance::cases(kind).chain(cancellation::cases(kind)) {
-            trials.push(trial(store, kind, case, missing.clone()));
-        }
-    }
-    for (kind, cases) in primitives::CASES {
-        trials.extend(cases.iter().map(|case| trial(store, *kind, *case, missing.clone())));
-    }
-    for (group, cases) in [
-        ("find", &find::CASES.concat()[..]),
-        ("hand_over", hand_over::CASES),
-        ("client_identity", client_identity::CASES),
-    ] {
-        trials.extend(cases.iter().map(|case| trial_in(group, store, Kind::Lock, *case, missing.clone())));
-    }
-    for kind in Kind::MUTEXES {
-        trials.extend(primitives::mutex_cases(kind).map(|case| trial(store, kind, case, missing.clone())));
-    }
-    trials
+fn suite_trials(store: StoreKind) -> Vec<Trial> {
+    let start = move || async move { store.start_or_share().await };
+    Suite::new(store.name(), start).missing(store.missing()).trials()
 }
 
 /// Returns the cases that need their own server, on one server program.
 fn server_trials(store: StoreKind) -> Vec<Trial> {
     let mut trials = Vec::new();
-    for (kind, cases) in primitives::REDIS_CASES {
+    for (kind, cases) in primitives::CASES {
         trials.extend(cases.iter().map(|case| trial_with_own_server(kind.name(), store, *kind, *case)));
     }
     for (group, cases) in [
-        ("find", find::REDIS_CASES),
-        ("hand_over", hand_over::REDIS_CASES),
-        ("client_identity", client_identity::REDIS_CASES),
+        ("find", find::CASES),
+        ("hand_over", hand_over::CASES),
+        ("client_identity", client_identity::CASES),
         (Kind::Lock.name(), wire::CASES),
         (Kind::Lock.name(), server_faults::CASES),
         (Kind::Lock.name(), revoked::CASES),

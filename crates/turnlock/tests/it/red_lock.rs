@@ -8,9 +8,9 @@ use redis::AsyncCommands;
 use turnlock::{Builder, Client, Error, MultiGuard, MultiLock, RedLock};
 use turnlock_testkit::{FaultProxy, RedisServer, eventually, in_time, within};
 
-use crate::conformance::exclusion::UnprotectedCounter;
 use crate::fixture::{Fixture, NO_POLL, PROMPT, ms};
 use crate::{Case, cases};
+use turnlock_testkit::conformance::lock::exclusion::UnprotectedCounter;
 
 pub(crate) const CASES: &[Case] = cases![
     all_members_are_requested_at_once,

@@ -2,9 +2,8 @@
 
 use turnlock::Builder;
 use turnlock::acl::{AclRule, Primitive};
+use turnlock_testkit::conformance::Fixture;
 use turnlock_testkit::{ClusterSet, RedisServer, ReplicaSet, SentinelSet, TlsServer};
-
-use crate::fixture::Fixture;
 
 /// The password of the users below.
 const PASSWORD: &str = "pass";
@@ -22,7 +21,7 @@ pub(crate) enum SetUp {
 }
 
 impl SetUp {
-    /// A server with a user that has the least rights for all primitives, on the names of rigs only.
+    /// A server with a user that has the least rights for all primitives, on the names of fixtures only.
     pub(crate) async fn with_least_rights() -> Self {
         let server = RedisServer::start().await;
         let rule = AclRule::new(&Primitive::ALL, Fixture::NAME_PATTERN).with_find().for_user(Self::USER);

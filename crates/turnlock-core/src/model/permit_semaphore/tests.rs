@@ -20,7 +20,7 @@ fn with_permits(permits: u64) -> PermitSemaphoreState {
     state
 }
 
-fn with_claim<T>(owner: &str, permits: u32, step: impl FnOnce(&Claim<'_>) -> T) -> T {
+fn with_claim<T>(owner: &str, permits: u32, step: impl FnOnce(&Claim) -> T) -> T {
     let name = LockName::of(Kind::Permits, "", "n").expect("a valid name");
     let owner = OwnerId::from_wire(owner);
     step(&Claim { permits, ..Claim::new(&name, &owner, 1) })

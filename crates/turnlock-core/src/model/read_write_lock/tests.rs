@@ -34,7 +34,7 @@ impl Fixture {
         lease: u64,
     ) -> Acquired {
         let (name, owner, under) = (name(side), OwnerId::from_wire(owner), under.map(OwnerId::from_wire));
-        let claim = Claim { under: under.as_ref(), ..Claim::new(&name, &owner, target) };
+        let claim = Claim { under, ..Claim::new(&name, &owner, target) };
         let options =
             AcquireOptions { lease: Lease::new(ms(lease)).expect("valid"), waits: true, highest_token: 0 };
         self.lock.acquire(self.now(), &claim, &options).0

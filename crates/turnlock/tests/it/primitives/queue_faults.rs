@@ -23,6 +23,7 @@ pub(super) const READ_WRITE_CASES: &[Case] = cases![
     the_late_waiting_mark_of_a_cancelled_writer_expires,
     at_maxmemory_readers_and_writers_can_release,
     a_lost_reply_to_a_downgrade_leaves_one_read_hold,
+    a_fixed_lease_that_another_client_shortened_is_restored,
 ];
 
 /// Spawns a task that waits, and returns once it waits.
@@ -216,5 +217,37 @@ async fn a_lost_reply_to_a_downgrade_leaves_one_read_hold(fixture: Fixture) {
         second.unlock().await.expect("held");
         reader.unlock().await.expect("held");
         assert!(!other.inspect().await.expect("a reply").is_locked());
+    }
+}
+
+/// When Redisson renews a reader, it sets the expiry of the whole lock to its own lease, even if others have
+/// longer ones.
+async fn a_fixed_lease_that_another_client_shortened_is_restored(fixture: Fixture) {
+    let mut connection = fixture.raw_connection().await;
+    let client =
+        fixture.client_with(Client::builder().watchdog_timeout(ms(3_000)).poll_interval(NO_POLL)).await;
+    let (read, write) = (client.read_write_lock("read"), client.read_write_lock("write"));
+    let guards = [
+        read.with_lease(ms(9_000)).reader().lock().await.expect("free"),
+        write.with_lease(ms(9_000)).writer().lock().await.expect("free"),
+    ];
+    for round in 0..2 {
+        for guard in &guards {
+            let _: () = connection.pexpire(guard.name(), 3_000).await.expect("a reply");
+        }
+        for guard in &guards {
+            eventually("the expiry is restored", ms(2_900), async || {
+                connection.clone().pttl::<_, i64>(guard.name()).await.expect("a reply") > 3_000
+            })
+            .await;
+            assert!(guard.is_valid(), "round {round} of {}", guard.name());
+        }
+    }
+    for guard in guards {
+        let end = guard.valid_until();
+        guard.lost().await;
+        assert!(std::time::Instant::now() + ms(100) >= end, "lost before its lease ended");
+        let left: i64 = connection.pttl(guard.name()).await.expect("a reply");
+        assert!(left <= 200, "no longer than the lease: {left}");
     }
 }

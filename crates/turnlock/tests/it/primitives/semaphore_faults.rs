@@ -6,7 +6,9 @@ use redis::AsyncCommands;
 use turnlock::{Client, Error};
 use turnlock_testkit::{FaultProxy, eventually, within};
 
-use super::any_semaphore::AnySemaphore;
+use turnlock_testkit::conformance::primitives::any_semaphore::AnySemaphore;
+
+use crate::child::child;
 use crate::fixture::{Fixture, Kind, KindClient, NO_POLL, PROMPT, ms};
 use crate::{Case, cases};
 
@@ -23,6 +25,9 @@ pub(super) const CASES: &[Case] = cases![
     flushed_semaphore_scripts_are_loaded_again,
     waiters_for_permits_survive_a_restart,
 ];
+
+/// The cases of permits with leases.
+pub(super) const PERMIT_CASES: &[Case] = cases![permits_of_a_killed_process_expire_with_the_lease];
 
 /// Connects a client through a proxy, with a response time-out of 200 ms.
 ///
@@ -337,4 +342,18 @@ async fn waiters_for_permits_survive_a_restart(mut fixture: Fixture) {
     // If the message comes while the waiter reconnects, the waiter sends a request after that.
     assert!(semaphore.try_set_permits(1).await.expect("a reply"));
     within(PROMPT, "the waiter acquires", task).await.expect("no panic").release().await.expect("held");
+}
+
+async fn permits_of_a_killed_process_expire_with_the_lease(fixture: Fixture) {
+    let semaphore = fixture.client().await.permit_semaphore("child");
+    assert!(semaphore.try_set_permits(2).await.expect("a reply"));
+    let mut child = child(&fixture, "permits");
+    eventually("the child holds the permits", ms(30_000), async || {
+        matches!(semaphore.available().await, Ok(0))
+    })
+    .await;
+    assert!(semaphore.try_acquire(1).await.expect("a reply").is_busy());
+    child.kill().await.expect("killed");
+    let permits = within(ms(3_000) + PROMPT, "the lease ends", semaphore.acquire(2)).await.expect("acquired");
+    permits.release().await.expect("held");
 }

@@ -1,0 +1,272 @@
+use std::cell::Cell;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use rusqlite::{Connection, OpenFlags, OptionalExtension, Transaction, TransactionBehavior};
+use turnlock_core::model::{Acquired, Reply, Step};
+use turnlock_core::{ClientId, Kind, LockName, Moment};
+use turnlock_store::row::{self, Table};
+use turnlock_store::{Failure, FoundKeys, Search, clock};
+
+use super::file_error::FileError;
+use super::file_table::{self, FileTable, PendingWakeup};
+use super::presence::{self, Presence};
+use super::store_path::StorePath;
+use super::wakeups::Wakeups;
+use super::{boot, schema, wake_pipe};
+
+/// One client's connection to the file.
+///
+/// Used by one thread, the [`Worker`](super::worker::Worker), since every call may block on the file.
+pub(super) struct Database {
+    store_path: StorePath,
+    presence: Arc<Presence>,
+    wakeups: Arc<Wakeups>,
+    connection: Connection,
+    /// Device and inode of the open file, to notice that it was replaced.
+    identity: Option<(u64, u64)>,
+}
+
+impl Database {
+    pub(super) fn open(
+        store_path: StorePath,
+        presence: Arc<Presence>,
+        wakeups: Arc<Wakeups>,
+    ) -> Result<Self, FileError> {
+        let (connection, identity) = connect(&store_path, &presence)?;
+        Ok(Self { store_path, presence, wakeups, connection, identity })
+    }
+
+    /// Executes steps in one transaction, and wakes the clients that they concern.
+    ///
+    /// Returns the reply to each step, and how many clients were notified.
+    pub(super) fn execute(
+        &mut self,
+        steps: &[Step],
+    ) -> Result<(Vec<Result<Reply, Failure>>, u32), FileError> {
+        let me = self.presence.client();
+        if steps.iter().all(|step| matches!(step, Step::Inspect(_))) {
+            // Dead clients are left out, but nothing is written.
+            self.reopen_if_replaced()?;
+            let sql = self.connection.transaction()?;
+            let mut table = FileTable::new(&sql, &self.store_path);
+            return Ok((row::execute(&mut table, steps, clock::both(), me)?.replies, 0));
+        }
+        let store_path = self.store_path.clone();
+        let (replies, wakeups) = self.transact(|sql| {
+            // The transaction has the write lock by now, so moments are monotonic from one step to the next.
+            let now = clock::both();
+            let executed = row::execute(&mut FileTable::new(sql, &store_path), steps, now, me)?;
+            if steps.iter().any(|step| matches!(step, Step::SetLease { outlasts_client: true, .. })) {
+                boot::record_clock(sql, now.moment)?;
+            }
+            Ok((executed.replies, file_table::subscribers(sql, &executed.freed)?))
+        })?;
+        let notified = u32::try_from(wakeups.len()).unwrap_or(u32::MAX);
+        self.wake(wakeups);
+        for (step, reply) in steps.iter().zip(&replies) {
+            if matches!(reply, Ok(Reply::Acquired(Acquired::Busy { .. }))) {
+                self.watch_blockers(step.name());
+            }
+        }
+        Ok((replies, notified))
+    }
+
+    /// Finds held locks by name. Rows that cannot be read are left out.
+    pub(super) fn find(&mut self, search: &Search) -> Result<FoundKeys, FileError> {
+        self.reopen_if_replaced()?;
+        let transaction = self.connection.transaction()?;
+        let now = clock::both();
+        let mut select = transaction.prepare_cached("SELECT key, row FROM items ORDER BY key")?;
+        let mut rows = select.query([])?;
+        let mut found = Vec::new();
+        while let Some(line) = rows.next()? {
+            let key: String = line.get(0)?;
+            if found.len() > search.at_most || !search.matches(&key) {
+                continue;
+            }
+            let Ok(mut row) = file_table::parse(&key, &line.get::<_, String>(1)?) else { continue };
+            row.remove_dead_clients(self.presence.client(), now, |client| {
+                presence::is_alive(&self.store_path, client)
+            });
+            found.extend(row.held_kind(now).map(|kind| (key, kind)));
+        }
+        Ok(FoundKeys::new(search, found, true))
+    }
+
+    /// Returns the kind found under a name.
+    pub(super) fn kind_of(&mut self, name: &LockName) -> Result<Option<Kind>, FileError> {
+        self.reopen_if_replaced()?;
+        let sql = self.connection.transaction()?;
+        let now = clock::both();
+        let mut table = FileTable::new(&sql, &self.store_path);
+        let Some(mut row) = table.load(name.key())? else { return Ok(None) };
+        row.remove_dead_clients(self.presence.client(), now, |client| table.is_alive(client));
+        Ok(row.remembered_kind(now))
+    }
+
+    /// Stores the record of a client.
+    pub(super) fn write_client_record(&mut self, client: ClientId, record: &str) -> Result<(), FileError> {
+        let client = client.to_string();
+        self.transact(|sql| {
+            let insert = "INSERT OR REPLACE INTO clients VALUES (?1, ?2)";
+            sql.prepare_cached(insert)?.execute([&*client, record])?;
+            Ok(())
+        })
+    }
+
+    /// Returns the records of these clients, in order.
+    pub(super) fn client_records(&mut self, clients: &[ClientId]) -> Result<Vec<Option<String>>, FileError> {
+        self.reopen_if_replaced()?;
+        let mut select = self.connection.prepare_cached("SELECT card FROM clients WHERE id = ?1")?;
+        let mut one = |client: &ClientId| {
+            let found: Option<Option<String>> =
+                select.query_row([client.to_string()], |row| row.get(0)).optional()?;
+            Ok(found.flatten())
+        };
+        clients.iter().map(&mut one).collect()
+    }
+
+    /// Stores a subscription of this client to a name.
+    pub(super) fn subscribe(&mut self, name: &LockName, subscription: u64) -> Result<(), FileError> {
+        let (key, channel, client) = (name.key(), name.channel(), self.presence.client().to_string());
+        let number = i64::try_from(subscription).unwrap_or(i64::MAX);
+        self.transact(|sql| {
+            let insert = "INSERT OR REPLACE INTO listeners VALUES (?1, ?2, ?3, ?4)";
+            sql.prepare_cached(insert)?.execute((key, channel, client, number))?;
+            Ok(())
+        })
+    }
+
+    pub(super) fn unsubscribe(&mut self, subscription: u64) -> Result<(), FileError> {
+        let client = self.presence.client().to_string();
+        let number = i64::try_from(subscription).unwrap_or(i64::MAX);
+        self.transact(|sql| {
+            let delete = "DELETE FROM listeners WHERE client = ?1 AND number = ?2";
+            sql.prepare_cached(delete)?.execute((client, number))?;
+            Ok(())
+        })
+    }
+
+    /// Watches from now on whether the other clients that hold a name or wait for it are alive.
+    pub(super) fn watch_blockers(&mut self, name: &LockName) {
+        let mut load_blockers = || -> Result<_, FileError> {
+            let sql = self.connection.transaction()?;
+            let row = FileTable::new(&sql, &self.store_path).load(name.key())?;
+            Ok(row.map_or_else(Vec::new, |row| row.others(self.presence.client())))
+        };
+        match load_blockers() {
+            Ok(clients) => self.wakeups.watch(name.key(), clients),
+            Err(error) => tracing::debug!(%name, ?error, "dead holders are not watched, will poll"),
+        }
+    }
+
+    /// Runs one transaction that writes.
+    fn transact<T>(
+        &mut self,
+        work: impl FnOnce(&Transaction<'_>) -> Result<T, FileError>,
+    ) -> Result<T, FileError> {
+        self.reopen_if_replaced()?;
+        let sql = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        self.presence.ensure()?;
+        let outcome = work(&sql)?;
+        sql.commit().map_err(FileError::Commit)?;
+        Ok(outcome)
+    }
+
+    /// Opens the file at the path again if it was removed or replaced, since the old file excludes no other
+    /// process.
+    fn reopen_if_replaced(&mut self) -> Result<(), FileError> {
+        if self.identity.is_some() && identity_of(&self.store_path) == self.identity {
+            return Ok(());
+        }
+        tracing::warn!(store_path = %self.store_path, "store file was removed or replaced, its locks are lost");
+        (self.connection, self.identity) = connect(&self.store_path, &self.presence)?;
+        self.wakeups.store_replaced();
+        Ok(())
+    }
+
+    fn wake(&mut self, pending: Vec<PendingWakeup>) {
+        for PendingWakeup { client, subscription } in pending {
+            if let Some(wakeups) = Wakeups::of(client) {
+                wakeups.wake(subscription);
+            } else if !wake_pipe::wake(&self.store_path, client, subscription) {
+                let _ =
+                    self.connection.execute("DELETE FROM listeners WHERE client = ?1", [client.to_string()]);
+            }
+        }
+    }
+}
+
+/// Opens or creates the file. Returns also its identity.
+fn connect(
+    store_path: &StorePath,
+    presence: &Presence,
+) -> Result<(Connection, Option<(u64, u64)>), FileError> {
+    /// One thread of a process at a time: see [`StorePath::prepare`].
+    static OPENING: Mutex<()> = Mutex::new(());
+    let _guard = OPENING.lock();
+    for times in 0.. {
+        store_path.prepare()?;
+        match connect_once(store_path, presence) {
+            // If several processes create the file, SQLite does not always call the busy handler.
+            Err(error) if error.is_busy() && retry_busy(times) => {}
+            outcome => return outcome.map(|connection| (connection, identity_of(store_path))),
+        }
+    }
+    unreachable!("the busy time-out ends before the counter")
+}
+
+fn connect_once(store_path: &StorePath, presence: &Presence) -> Result<Connection, FileError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut connection = Connection::open_with_flags(&store_path.database, flags)?;
+    connection.busy_handler(Some(retry_busy))?;
+    connection.set_prepared_statement_cache_capacity(32);
+    if schema::is_foreign(&connection)? {
+        return Err(FileError::foreign(store_path, "a database of another program"));
+    }
+    schema::set_up(&mut connection)?;
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let is_in_use = presence::remove_dead(store_path);
+    schema::migrate(&transaction, boot::id().as_deref(), clock::both(), is_in_use)?;
+    presence.ensure()?;
+    schema::remove_dead_clients(&transaction, |client| presence::is_alive(store_path, client))?;
+    transaction.commit().map_err(FileError::Commit)?;
+    Ok(connection)
+}
+
+fn identity_of(store_path: &StorePath) -> Option<(u64, u64)> {
+    fs::metadata(&store_path.database).ok().map(|metadata| (metadata.dev(), metadata.ino()))
+}
+
+thread_local! {
+    /// Until when this thread waits while other processes have the file locked.
+    static BUSY_DEADLINE: Cell<Moment> = const { Cell::new(Moment::NEVER) };
+}
+
+/// Sets how long this thread waits, from now on, while other processes have the file locked.
+pub(super) fn set_busy_timeout(limit: Duration) {
+    set_busy_deadline(clock::now() + limit);
+}
+
+pub(super) fn set_busy_deadline(deadline: Moment) {
+    BUSY_DEADLINE.set(deadline);
+}
+
+/// The busy handler of `SQLite`: waits a moment. Returns `false` to give up.
+///
+/// A step takes some microseconds, so the waits are short. They are random, so that waiting processes do not
+/// collide again.
+pub(super) fn retry_busy(times: i32) -> bool {
+    if clock::now() >= BUSY_DEADLINE.get() {
+        return false;
+    }
+    let longest = 50_u64 << times.clamp(0, 5);
+    thread::sleep(Duration::from_micros(fastrand::u64(longest / 2..=longest)));
+    true
+}

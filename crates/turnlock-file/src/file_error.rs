@@ -1,0 +1,121 @@
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rusqlite::ErrorCode;
+use turnlock_store::{Failure, FailureKind, OpenError, Sent, SettingError};
+
+/// Why a step on the file failed, before it is known to whom it is reported.
+#[derive(Debug)]
+pub(super) enum FileError {
+    /// An error of the operating system. Its text names the path where that is known.
+    Io(io::Error),
+    Sqlite(rusqlite::Error),
+    /// The error of a commit, whose transaction may have taken effect.
+    Commit(rusqlite::Error),
+    /// The step did not complete in time. It completes later.
+    TimedOut(Duration),
+    /// A failure that is already one of the store, such as that of one row.
+    Failed(FailureKind),
+    /// The path cannot have a store.
+    BadPath(String),
+}
+
+impl FileError {
+    /// An error of the operating system with this file.
+    pub(super) fn from_path(path: &Path, error: &io::Error) -> Self {
+        Self::Io(io::Error::new(error.kind(), format!("{}: {error}", path.display())))
+    }
+
+    /// The file is not a store.
+    pub(super) fn foreign(store_path: &dyn fmt::Display, found: &str) -> Self {
+        let (key, found) = (store_path.to_string(), found.to_owned());
+        Self::Failed(FailureKind::NotALock { key, found })
+    }
+
+    pub(super) fn unreadable(key: &str, error: &serde_json::Error) -> Self {
+        let (key, found) = (key.to_owned(), format!("unreadable data ({error})"));
+        Self::Failed(FailureKind::NotALock { key, found })
+    }
+
+    pub(super) fn into_failure(self, store_path: &dyn fmt::Display, sent: Sent) -> Failure {
+        let in_doubt = matches!(self, Self::Commit(_) | Self::TimedOut(_)).then_some(sent);
+        let kind = match self {
+            Self::Io(error) => match error.kind() {
+                io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                    FailureKind::Denied(Arc::new(error))
+                }
+                _ => FailureKind::Unavailable(Arc::new(error)),
+            },
+            Self::Sqlite(error) | Self::Commit(error) => of_sqlite(&error, store_path),
+            Self::TimedOut(limit) => {
+                let text = format!("{store_path} was not read or written within {limit:?}");
+                FailureKind::Unavailable(Arc::new(io::Error::new(io::ErrorKind::TimedOut, text)))
+            }
+            Self::Failed(kind) => kind,
+            Self::BadPath(reason) => FailureKind::Unsupported(reason),
+        };
+        Failure { kind, in_doubt, took_effect: false }
+    }
+
+    /// Converts this to the error of a store that was being opened.
+    pub(super) fn into_open_error(self, store_path: &dyn fmt::Display) -> OpenError {
+        match self {
+            Self::BadPath(reason) => SettingError::new("url", reason).into(),
+            _ => self.into_failure(store_path, Sent::never()).into(),
+        }
+    }
+
+    pub(super) fn is_busy(&self) -> bool {
+        matches!(self, Self::Sqlite(error) | Self::Commit(error) if is_busy(error))
+    }
+}
+
+/// Returns `true` if other processes kept the file locked until the time-out.
+fn is_busy(error: &rusqlite::Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
+}
+
+fn of_sqlite(error: &rusqlite::Error, store_path: &dyn fmt::Display) -> FailureKind {
+    let unavailable = |kind, text| FailureKind::Unavailable(Arc::new(io::Error::new(kind, text)));
+    match error.sqlite_error_code() {
+        _ if is_busy(error) => unavailable(
+            io::ErrorKind::ResourceBusy,
+            format!(
+                "{store_path} is in use: another process kept it locked for too long, or is stopped; retry, or end that \
+                 process"
+            ),
+        ),
+        Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => FailureKind::NotALock {
+            key: store_path.to_string(),
+            found: format!("a damaged store file ({error})"),
+        },
+        Some(ErrorCode::PermissionDenied | ErrorCode::ReadOnly | ErrorCode::CannotOpen) => {
+            let text = format!(
+                "no access to {store_path} ({error}): check the permissions of the file and of its directory"
+            );
+            FailureKind::Denied(Arc::new(io::Error::new(io::ErrorKind::PermissionDenied, text)))
+        }
+        _ => unavailable(io::ErrorKind::Other, format!("{store_path}: {error}")),
+    }
+}
+
+impl From<Failure> for FileError {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure.kind)
+    }
+}
+
+impl From<rusqlite::Error> for FileError {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sqlite(error)
+    }
+}
+
+impl From<io::Error> for FileError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}

@@ -1,0 +1,112 @@
+//! The tables of a store, and how a file is recognized as one.
+
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, Transaction};
+
+use turnlock_core::ClientId;
+use turnlock_core::model::Now;
+
+use super::boot;
+use super::file_error::FileError;
+use super::file_table;
+use super::store_path::APPLICATION_ID;
+
+const FORMAT: u32 = 1;
+
+/// Returns `true` if the file is a database, but not a store.
+pub(super) fn is_foreign(connection: &Connection) -> rusqlite::Result<bool> {
+    // The id is read last: another process writes it with the first page.
+    let pages: u32 = connection.pragma_query_value(None, "page_count", |row| row.get(0))?;
+    let id: u32 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
+    Ok(pages > 0 && id != APPLICATION_ID)
+}
+
+/// Makes an empty file a store, and configures the connection.
+pub(super) fn set_up(connection: &mut Connection) -> Result<(), FileError> {
+    // The application id comes first and not through the WAL, so that it is in the file before anything else.
+    let id: u32 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
+    if id != APPLICATION_ID {
+        connection.pragma_update(None, "application_id", APPLICATION_ID)?;
+    }
+    let mode: String = connection.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0))?;
+    if mode != "wal" {
+        return Err(FileError::BadPath(format!(
+            "the file system of the path cannot share memory between processes (journal mode {mode}): use a path on a \
+             local disk"
+        )));
+    }
+    // A crash of the machine ends every hold, so a step need not be on disk before its reply. The file stays
+    // consistent.
+    connection.pragma_update(None, "synchronous", "normal")?;
+    // Most programs exit without waiting for this connection to close, so a checkpoint must not start then.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    Ok(())
+}
+
+/// Creates the tables, and ends all holds after a reboot.
+///
+/// A container may have a boot id of its own on the same kernel: as long as an earlier client is alive
+/// (`is_in_use`), another id is not a reboot.
+pub(super) fn migrate(
+    transaction: &Transaction<'_>,
+    boot: Option<&str>,
+    now: Now,
+    is_in_use: bool,
+) -> Result<(), FileError> {
+    let format: u32 = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    if format > FORMAT {
+        return Err(FileError::BadPath(format!(
+            "the file was created by a newer turnlock (format {format}, this version supports {FORMAT}): upgrade \
+             turnlock, or use another file"
+        )));
+    }
+    if format == 0 {
+        transaction.execute_batch(
+            "CREATE TABLE items (key TEXT PRIMARY KEY, row TEXT NOT NULL) WITHOUT ROWID;
+             CREATE TABLE listeners (
+                 key TEXT NOT NULL, channel TEXT NOT NULL, client TEXT NOT NULL, number INTEGER NOT NULL,
+                 PRIMARY KEY (key, channel, client)
+             ) WITHOUT ROWID;
+             CREATE INDEX listeners_by_client ON listeners (client);
+             CREATE TABLE clients (id TEXT PRIMARY KEY, card TEXT) WITHOUT ROWID;
+             CREATE TABLE boot (id TEXT NOT NULL);",
+        )?;
+        transaction.pragma_update(None, "user_version", FORMAT)?;
+    }
+    if !is_in_use && boot::record(transaction, boot, now.moment)? {
+        reset_after_reboot(transaction, now)?;
+    }
+    Ok(())
+}
+
+/// Removes all owners, subscriptions and clients: they are from an earlier boot, and so are the moments in
+/// the rows.
+fn reset_after_reboot(transaction: &Transaction<'_>, now: Now) -> Result<(), FileError> {
+    let mut rows = transaction.prepare("SELECT key, row FROM items")?;
+    let rows: Vec<(String, String)> =
+        rows.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<Result<_, _>>()?;
+    for (key, text) in rows {
+        let mut row = file_table::parse(&key, &text)?;
+        row.reset_after_reboot(now);
+        let is_free = row.remembered_kind(now).is_none();
+        file_table::write(transaction, &key, Some(&text), (!is_free).then_some(&row))?;
+    }
+    transaction.execute_batch("DELETE FROM listeners; DELETE FROM clients;")?;
+    Ok(())
+}
+
+/// Removes the subscriptions and records of dead clients. The record stays while a hold outlasts the client.
+pub(super) fn remove_dead_clients(
+    transaction: &Transaction<'_>,
+    is_alive: impl Fn(ClientId) -> bool,
+) -> Result<(), FileError> {
+    let mut select = transaction.prepare("SELECT id FROM clients UNION SELECT client FROM listeners")?;
+    let known: Vec<String> = select.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    for id in known.into_iter().filter(|id| ClientId::from_wire(id).is_none_or(|client| !is_alive(client))) {
+        transaction.execute("DELETE FROM listeners WHERE client = ?1", [&id])?;
+        let unused =
+            "DELETE FROM clients WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM items WHERE instr(row, ?1))";
+        transaction.execute(unused, [&id])?;
+    }
+    Ok(())
+}

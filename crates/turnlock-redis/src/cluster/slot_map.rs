@@ -1,0 +1,247 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::access::Address;
+
+const SLOTS: usize = 16_384;
+
+/// The owners of all slots, from the replies of all nodes so far.
+///
+/// Each owner has a config epoch, and the higher epoch wins. So a partitioned node, which does not know that it
+/// lost its slots, cannot get them back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct SlotMap {
+    owners: Vec<Address>,
+    slots: Vec<Option<SlotOwner>>,
+    /// All known nodes, also those without slots. Queried if no owner replies.
+    peers: BTreeSet<Address>,
+    /// The address with host name of nodes that have one, by the numeric address that redirects may contain.
+    canonical_addresses: BTreeMap<Address, Address>,
+    /// A node with slots is reported as failed, so a replica will take them over soon.
+    has_failed_master: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct SlotOwner {
+    /// Index into the owners.
+    owner: u16,
+    epoch: u64,
+}
+
+impl Default for SlotMap {
+    fn default() -> Self {
+        Self {
+            owners: Vec::new(),
+            slots: vec![None; SLOTS],
+            peers: BTreeSet::new(),
+            canonical_addresses: BTreeMap::new(),
+            has_failed_master: false,
+        }
+    }
+}
+
+impl SlotMap {
+    pub(super) fn owner(&self, slot: u16) -> Option<&Address> {
+        let entry = self.slots.get(usize::from(slot))?.as_ref()?;
+        self.owners.get(usize::from(entry.owner))
+    }
+
+    /// Returns the nodes that own slots.
+    pub(super) fn owners(&self) -> BTreeSet<&Address> {
+        let used: BTreeSet<_> = self.slots.iter().flatten().map(|entry| entry.owner).collect();
+        used.into_iter().filter_map(|owner| self.owners.get(usize::from(owner))).collect()
+    }
+
+    /// Returns the address with host name of the node at this numeric address, if it has one.
+    pub(super) fn canonical(&self, address: &Address) -> Option<&Address> {
+        self.canonical_addresses.get(address)
+    }
+
+    /// Returns `true` if the last reply reports a failed node that has slots.
+    pub(super) fn has_failed_master(&self) -> bool {
+        self.has_failed_master
+    }
+
+    pub(super) fn peers(&self) -> impl Iterator<Item = &Address> {
+        self.peers.iter()
+    }
+
+    /// Applies a `MOVED` redirect.
+    pub(super) fn moved(&mut self, slot: u16, to: &Address) {
+        let owner = self.owner_index(to);
+        if let Some(entry) = self.slots.get_mut(usize::from(slot)) {
+            let epoch = entry.map_or(0, |entry| entry.epoch);
+            *entry = Some(SlotOwner { owner, epoch });
+        }
+    }
+
+    /// Applies the reply of the node at `queried` to `CLUSTER NODES`. Returns `false` if it names no node.
+    ///
+    /// With `by_name`, nodes are addressed by their host name if they have one, since a certificate is valid for that.
+    pub(super) fn apply(&mut self, nodes: &str, queried: &Address, by_name: bool) -> bool {
+        let nodes: Vec<_> = nodes.lines().filter_map(|line| NodeLine::read(line, queried, by_name)).collect();
+        for node in &nodes {
+            self.apply_node(node);
+        }
+        self.has_failed_master = nodes.iter().any(|node| node.has_failed && !node.ranges.is_empty());
+        !nodes.is_empty()
+    }
+
+    fn apply_node(&mut self, node: &NodeLine) {
+        self.peers.insert(node.address.clone());
+        if let Some(numeric) = &node.numeric {
+            self.canonical_addresses.insert(numeric.clone(), node.address.clone());
+        }
+        if node.ranges.is_empty() {
+            return;
+        }
+        let owner = self.owner_index(&node.address);
+        for (first, last) in &node.ranges {
+            for entry in self.slots.iter_mut().take(usize::from(*last) + 1).skip(usize::from(*first)) {
+                if entry.is_none_or(|entry| entry.epoch <= node.epoch) {
+                    *entry = Some(SlotOwner { owner, epoch: node.epoch });
+                }
+            }
+        }
+    }
+
+    fn owner_index(&mut self, address: &Address) -> u16 {
+        let known = self.owners.iter().position(|owner| owner == address);
+        let index = known.unwrap_or_else(|| {
+            self.owners.push(address.clone());
+            self.owners.len() - 1
+        });
+        // A cluster has at most a thousand nodes.
+        u16::try_from(index).unwrap_or(u16::MAX)
+    }
+}
+
+/// One line of `CLUSTER NODES`.
+struct NodeLine {
+    address: Address,
+    /// The numeric address, if `address` has a host name.
+    numeric: Option<Address>,
+    epoch: u64,
+    ranges: Vec<(u16, u16)>,
+    has_failed: bool,
+}
+
+impl NodeLine {
+    /// Decodes a line. `None` for a node that cannot be used.
+    fn read(line: &str, queried: &Address, by_name: bool) -> Option<Self> {
+        let mut fields = line.split(' ');
+        let _id = fields.next()?;
+        let address = fields.next()?;
+        let flags = fields.next()?;
+        let epoch = fields.nth(3)?.parse().ok()?;
+        let _link_state = fields.next()?;
+        if flags.split(',').any(|flag| matches!(flag, "noaddr" | "handshake")) {
+            return None;
+        }
+        let has_failed = flags.split(',').any(|flag| matches!(flag, "fail" | "fail?"));
+        let ranges = fields.filter_map(range).collect();
+        let numeric = node_address(address, queried, false)?;
+        let address = node_address(address, queried, by_name)?;
+        let numeric = Some(numeric).filter(|numeric| *numeric != address);
+        Some(Self { address, numeric, epoch, ranges, has_failed })
+    }
+}
+
+/// Decodes `ip:port@bus` or `ip:port@bus,name`. A node that does not know its own IP leaves it out.
+fn node_address(text: &str, queried: &Address, by_name: bool) -> Option<Address> {
+    let (text, name) = text.split_once(',').unwrap_or((text, ""));
+    let name = name.split(',').next().unwrap_or_default();
+    let (endpoint, _bus) = text.split_once('@').unwrap_or((text, ""));
+    let (ip, port) = endpoint.rsplit_once(':')?;
+    let port = port.parse().ok().filter(|port| *port != 0)?;
+    let host = match (ip, name, queried) {
+        (_, name, _) if by_name && !name.is_empty() => name,
+        ("", _, Address::Tcp { host, .. }) => host,
+        ("", ..) => return None,
+        (ip, ..) => ip,
+    };
+    Some(Address::tcp(host, port))
+}
+
+/// Decodes `7` or `0-5460`. `None` for `[7->-id]`, a slot that is moving.
+fn range(text: &str) -> Option<(u16, u16)> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    Some((first.parse().ok()?, last.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn queried() -> Address {
+        Address::tcp("127.0.0.1", 7000)
+    }
+
+    fn node(port: u16) -> Address {
+        Address::tcp("10.0.0.1", port)
+    }
+
+    const BEFORE: &str = "\
+a1 :7000@17000 myself,master - 0 0 1 connected 0-99 [7->-b2] [100-<-b2]
+b2 10.0.0.1:7001@17001 master - 0 1 2 connected 100 200-16383
+c3 10.0.0.1:7002@17002,db.example slave b2 0 1 2 connected
+d4 10.0.0.1:0@0 master,noaddr - 0 1 9 disconnected 0-16383
+";
+
+    #[test]
+    fn nodes_are_decoded() {
+        let mut map = SlotMap::default();
+        assert!(map.apply(BEFORE, &queried(), false));
+        assert_eq!(map.owner(0), Some(&queried()));
+        assert_eq!(map.owner(7), Some(&queried()));
+        assert_eq!(map.owner(100), Some(&node(7001)));
+        assert_eq!(map.owner(101), None);
+        assert_eq!(map.owner(16_383), Some(&node(7001)));
+        assert_eq!(map.peers().count(), 3);
+        assert!(map.peers().any(|peer| *peer == node(7002)));
+        let mut by_name = SlotMap::default();
+        by_name.apply(BEFORE, &queried(), true);
+        let named = Address::tcp("db.example", 7002);
+        assert!(by_name.peers().any(|peer| *peer == named));
+        assert_eq!(by_name.canonical(&node(7002)), Some(&named));
+        assert_eq!(by_name.canonical(&node(7001)), None);
+        assert!(!SlotMap::default().apply("ERR something\n", &queried(), false));
+    }
+
+    #[test]
+    fn a_failed_master_is_reported_until_it_is_replaced() {
+        let mut map = SlotMap::default();
+        map.apply(&BEFORE.replace("7001@17001 master", "7001@17001 master,fail?"), &queried(), false);
+        assert!(map.has_failed_master());
+        let after = "b2 10.0.0.1:7001@17001 master,fail - 0 1 2 disconnected
+c3 10.0.0.1:7002@17002 master - 0 1 3 connected 100 200-16383
+";
+        map.apply(after, &queried(), false);
+        assert!(!map.has_failed_master());
+    }
+
+    #[test]
+    fn the_owner_with_the_higher_epoch_wins() {
+        let mut map = SlotMap::default();
+        map.apply(BEFORE, &queried(), false);
+        let after = "c3 10.0.0.1:7002@17002 master - 0 1 3 connected 100 200-16383\n";
+        map.apply(after, &queried(), false);
+        assert_eq!(map.owner(100), Some(&node(7002)));
+        // The old owner is back, with an outdated map.
+        map.apply(BEFORE, &queried(), false);
+        assert_eq!(map.owner(100), Some(&node(7002)));
+        assert_eq!(map.owners().len(), 2);
+    }
+
+    #[test]
+    fn a_moved_slot_stays_moved_until_newer_state_is_known() {
+        let mut map = SlotMap::default();
+        map.apply(BEFORE, &queried(), false);
+        map.moved(5, &node(7009));
+        assert_eq!(map.owner(5), Some(&node(7009)));
+        assert_eq!(map.owner(6), Some(&queried()));
+        map.moved(150, &node(7009));
+        assert_eq!(map.owner(150), Some(&node(7009)));
+        map.apply(&BEFORE.replace(" 1 connected 0-99", " 4 connected 0-99"), &queried(), false);
+        assert_eq!(map.owner(5), Some(&queried()));
+    }
+}

@@ -1,0 +1,96 @@
+use std::fmt;
+
+use turnlock_store::FromText;
+
+use crate::access::{Access, Address};
+
+/// Everything needed to connect.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// The deployment.
+    pub shape: Shape,
+    /// How to connect to the servers that have locks.
+    pub access: Access,
+}
+
+/// The kind of deployment that a URL names, with its servers.
+#[derive(Clone, Debug)]
+pub enum Shape {
+    /// One server: standalone, or a master whose address never changes.
+    Single(Address),
+    /// A master that sentinels monitor, and replace when it fails.
+    Sentinel {
+        /// Some of the sentinels, or all of them.
+        sentinels: Vec<Address>,
+        /// The name of the master in the configuration of the sentinels.
+        master: String,
+        /// Credentials and settings for connections to the sentinels.
+        access: Access,
+    },
+    /// A cluster. Any of the seeds can name the owners of all slots.
+    Cluster {
+        /// Some of the nodes.
+        seeds: Vec<Address>,
+        /// How releases are published.
+        messages: ClusterMessages,
+    },
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list =
+            |addresses: &[Address]| addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        match self {
+            Self::Single(address) => address.fmt(f),
+            Self::Sentinel { sentinels, master, .. } => {
+                write!(f, "the master {master:?} of the sentinels {}", list(sentinels))
+            }
+            Self::Cluster { seeds, .. } => write!(f, "the cluster of {}", list(seeds)),
+        }
+    }
+}
+
+/// The commands that publish releases in a cluster.
+///
+/// All clients of one cluster must use the same commands, including those that use Redisson.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ClusterMessages {
+    /// `Sharded` if the servers support it (Redis 7), as in Redisson.
+    #[default]
+    Auto,
+    /// `SPUBLISH` and `SSUBSCRIBE`.
+    Sharded,
+    /// `PUBLISH` and `SUBSCRIBE`, which reach all nodes of the cluster.
+    Plain,
+}
+
+impl FromText for ClusterMessages {
+    fn from_text(text: &str) -> Result<Self, &'static str> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "sharded" => Ok(Self::Sharded),
+            "plain" => Ok(Self::Plain),
+            _ => Err("must be auto, sharded or plain"),
+        }
+    }
+}
+
+/// The servers of a store, as configured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Servers {
+    /// One server.
+    One(Address),
+    /// A master that sentinels monitor.
+    Sentinels {
+        /// Some of the sentinels, or all of them.
+        sentinels: Vec<Address>,
+        /// The name of the master in the configuration of the sentinels.
+        master: String,
+    },
+    /// A cluster.
+    Cluster {
+        /// Some of the nodes.
+        seeds: Vec<Address>,
+    },
+}

@@ -1,0 +1,89 @@
+//! Checks of the servers for what endangers locks.
+//!
+//! Facts are read first, with plain commands; each check is a pure function of them. Then a probe of every primitive
+//! shows which rights the user has, and whether messages arrive.
+
+mod clocks;
+mod connections;
+mod data_loss;
+mod probe;
+mod replication;
+mod rights;
+mod server_facts;
+mod server_probe;
+
+use futures_util::future::{BoxFuture, join_all, try_join_all};
+use turnlock_store::{ClientProfile, Examination, Failure, Finding, Level, ReleaseMessages, Topic};
+
+use crate::Redis;
+use crate::store::Topology;
+use probe::Probe;
+use server_facts::ServerFacts;
+use server_probe::ServerProbe;
+
+impl Examination for Redis {
+    fn examine<'a>(
+        &'a self,
+        client: &'a ClientProfile,
+        messages: &'a dyn ReleaseMessages,
+    ) -> BoxFuture<'a, Vec<Finding>> {
+        Box::pin(async move {
+            self.findings(client, messages).await.unwrap_or_else(|failure| {
+                let text = format!(
+                    "The store cannot be reached: {failure}. No lock can be acquired, and held locks are lost \
+                     when their leases end. Check the network, the servers and the URL."
+                );
+                vec![Finding::new(Level::Danger, Topic::Server, text)]
+            })
+        })
+    }
+}
+
+impl Redis {
+    /// Examines every master. Fails if the address of one is not known.
+    async fn findings(
+        &self,
+        client: &ClientProfile,
+        messages: &dyn ReleaseMessages,
+    ) -> Result<Vec<Finding>, Failure> {
+        let servers = try_join_all(self.topology.masters().into_iter().map(ServerProbe::new)).await?;
+        if servers.is_empty() {
+            let text = "No server of this store is known at the moment.";
+            return Ok(vec![Finding::new(Level::Fine, Topic::Server, text)]);
+        }
+        let facts = join_all(servers.iter().map(ServerFacts::read)).await;
+        let mut findings: Vec<_> = facts.iter().flat_map(|facts| check_server(facts, client)).collect();
+        findings.extend(clocks::compare(&facts));
+        let outcomes = Probe::new(self, &servers, client, messages).run().await;
+        let is_cluster = matches!(self.topology, Topology::Cluster(_));
+        findings.extend(rights::check(&outcomes, client, is_cluster));
+        Ok(findings)
+    }
+}
+
+/// Makes all checks that need the facts of one server only.
+fn check_server(facts: &ServerFacts, client: &ClientProfile) -> Vec<Finding> {
+    let mut findings = facts.unread();
+    findings.extend(data_loss::persistence(facts));
+    findings.extend(replication::check(facts, client));
+    findings.extend(data_loss::eviction(facts));
+    findings.extend(clocks::check(facts));
+    findings.extend(connections::latency(facts, client));
+    findings.extend(connections::version(facts));
+    findings.extend(connections::idle_timeout(facts));
+    findings.into_iter().map(|finding| finding.at(&facts.address)).collect()
+}
+
+/// A client with the default settings.
+#[cfg(test)]
+fn profile() -> ClientProfile {
+    let response_timeout = std::time::Duration::from_secs(1);
+    ClientProfile {
+        key_prefix: String::new(),
+        name_prefix: None,
+        lease: turnlock_core::Lease::WATCHDOG,
+        response_timeout,
+        limit: response_timeout,
+        replicas: 0,
+    }
+}

@@ -1,0 +1,58 @@
+//! Redis and Valkey as a store of turnlock's locks, in the wire format of Redisson.
+//!
+//! Each step is one call of a Lua script; its reply is decoded into a typed value. The parts, in the order of a call:
+//!
+//! | part | what it does |
+//! |---|---|
+//! | `store` | [`Redis`], the store: routes each call to the server that has its keys |
+//! | `steps`, `script_call`, `lua/` | step and kind give a script, its keys and its arguments; the scripts |
+//! | `lines` | batches of renewals: groups them into calls, and splits a call that fails |
+//! | `cluster/` | the node of the slot; redirects; the slot map |
+//! | `node` | one server: sends a call alone, in a batch, or before a `WAIT` |
+//! | `batcher`, `batch` | steps that share a call or a `WAIT`, each with its own outcome |
+//! | `connection/` | a connection for commands, which reconnects: by hash, or by text if the script is unknown |
+//! | `endpoint`, `sentinel/` | where a connection leads: to one address, or to the current master |
+//! | `access`, `handshake`, `tls*`, `any_server` | a new stream: login, TLS, and what a failed handshake means |
+//! | `reply`, `decode`, `failure` | the way back: replies, their meaning, and the meaning of errors |
+//! | `pubsub/` | the channels of releases that have waiters |
+//! | `directory`, `key_probe` | what operators need: finds locks, and keeps records of clients |
+//! | `connect_settings`, `credentials`, `shape`, … | settings, checked before the first connection |
+
+mod access;
+pub mod acl;
+#[cfg(feature = "tls")]
+mod any_server;
+mod batch;
+mod batcher;
+mod cluster;
+mod common;
+mod config;
+mod connection;
+mod decode;
+mod directory;
+mod doctor;
+mod endpoint;
+mod failure;
+mod handshake;
+mod key_probe;
+mod lines;
+mod lua;
+mod node;
+mod pubsub;
+mod reply;
+mod script_call;
+mod sentinel;
+mod steps;
+mod store;
+#[cfg(test)]
+mod tests;
+mod tls;
+#[cfg(feature = "tls")]
+mod tls_dialler;
+#[cfg(feature = "tls")]
+mod tls_error;
+
+pub use access::{Access, Address, TlsDialler};
+pub use config::{ClusterMessages, RedisSettings, RedisUrl, Servers, Shape, Target};
+pub use store::Redis;
+pub use tls::Tls;

@@ -1,0 +1,159 @@
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use redis::Value;
+use turnlock_core::Kind;
+
+use crate::access::Address;
+use crate::batch::Sharing;
+use crate::batcher::Batcher;
+use crate::common::Common;
+use crate::connection::{Connection, Purpose};
+use crate::endpoint::Endpoint;
+use crate::failure;
+use crate::pubsub::subscriber::Subscriber;
+use crate::pubsub::subscriptions::ResubscribeQueue;
+use crate::reply::{CallOptions, Reply, RequestError};
+use crate::script_call::ScriptCall;
+use turnlock_store::{Failure, FailureKind};
+
+/// One server that stores locks.
+///
+/// Has a connection for commands, one for pub/sub, and two for each number of replicas that must acknowledge.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) common: Arc<Common>,
+    endpoint: Endpoint,
+    pub(crate) connection: Arc<Connection>,
+    /// For steps that share a call. `None` in a cluster, where only steps of one slot could.
+    batcher: Option<Batcher>,
+    /// For steps that share a `WAIT`, each started on first use. The key is the number of replicas, and whether the
+    /// calls extend leases: so that a renewal is acknowledged before its lease ends, however many acquires are queued.
+    pipelines: Mutex<BTreeMap<(u32, bool), Arc<Batcher>>>,
+    subscriber: OnceLock<Subscriber>,
+    resubscribe: Option<ResubscribeQueue>,
+}
+
+impl Node {
+    /// Creates a node without connecting.
+    pub(crate) fn new(
+        common: &Arc<Common>,
+        endpoint: Endpoint,
+        resubscribe: Option<ResubscribeQueue>,
+    ) -> Self {
+        let connection = Arc::new(Connection::new(common, endpoint.clone(), Purpose::Scripts));
+        let has_all_keys = !common.server_mode.is_cluster();
+        let batcher = has_all_keys.then(|| Batcher::start(Arc::clone(&connection), Sharing::Call));
+        Self {
+            common: Arc::clone(common),
+            endpoint,
+            connection,
+            batcher,
+            pipelines: Mutex::default(),
+            subscriber: OnceLock::new(),
+            resubscribe,
+        }
+    }
+
+    /// Opens the connections for commands and for pub/sub.
+    pub(crate) async fn connect(&self) -> Result<(), Failure> {
+        self.connection.live().await?;
+        let subscriber = Subscriber::connect(&self.common, &self.endpoint, &self.connection).await?;
+        let _ = self.subscriber.set(subscriber);
+        Ok(())
+    }
+
+    /// Returns the subscriber of this server, which the first call starts.
+    pub(crate) fn subscriber(&self) -> &Subscriber {
+        self.subscriber.get_or_init(|| {
+            Subscriber::start(&self.common, &self.endpoint, &self.connection, self.resubscribe.clone(), None)
+        })
+    }
+
+    /// Returns the current address of the server.
+    pub(crate) async fn address(&self) -> Result<Address, Failure> {
+        Ok(self.endpoint.resolve().await?.address)
+    }
+
+    /// Returns the batcher for a call that replicas must acknowledge. `None` for any other call.
+    fn pipeline(&self, call: &ScriptCall, replicas: u32) -> Option<Arc<Batcher>> {
+        if replicas == 0 || !call.action().can_be_acknowledged() {
+            return None;
+        }
+        let start = || {
+            let connection = Connection::new(&self.common, self.endpoint.clone(), Purpose::ReplicatedScripts);
+            Arc::new(Batcher::start(Arc::new(connection), Sharing::Wait(replicas)))
+        };
+        let key = (replicas, call.action().extends_lease());
+        Some(Arc::clone(self.pipelines.lock().entry(key).or_insert_with(start)))
+    }
+
+    /// Opens the connection that a call uses, if it is not open.
+    pub(crate) async fn connect_for(&self, call: &ScriptCall, options: CallOptions) -> Result<(), Failure> {
+        let pipeline = self.pipeline(call, options.replicas);
+        let connection = pipeline.as_ref().map_or(&self.connection, |pipeline| &pipeline.connection);
+        connection.live_within(options.limit).await.map(drop)
+    }
+
+    /// Sends a call: with others before a `WAIT`, with others in one call, or alone.
+    ///
+    /// `asking` is as for [`Connection::call`].
+    pub(crate) async fn call(
+        &self,
+        call: &ScriptCall,
+        asking: bool,
+        CallOptions { limit, replicas, .. }: CallOptions,
+    ) -> Result<Reply, RequestError> {
+        if let Some(pipeline) = self.pipeline(call, replicas) {
+            return pipeline.call(call, asking, limit).await;
+        }
+        let mut in_flight = None;
+        if let Some(batcher) = self.batcher.as_ref().filter(|_| call.can_be_batched()) {
+            in_flight = batcher.enter_alone();
+            if in_flight.is_none() {
+                return batcher.call(call, asking, limit).await;
+            }
+        }
+        let outcome = self.connection.call(call, asking, limit).await;
+        drop(in_flight);
+        outcome
+    }
+
+    /// Returns the failure of a call, with what its error reply means.
+    pub(crate) async fn failure(&self, error: RequestError, call: &ScriptCall, limit: Duration) -> Failure {
+        let error = match error {
+            RequestError::Failed(failure) => return failure,
+            RequestError::Refused(error) => error,
+        };
+        if failure::is_wrong_type(&error) {
+            return self.wrong_type(call, limit).await;
+        }
+        match error.code() {
+            Some("CORRUPT") => {
+                let found = error.detail().unwrap_or("an unknown value").to_owned();
+                Failure::refused(FailureKind::NotALock { key: call.lock.key().to_owned(), found })
+            }
+            // Only the scripts of a read-write lock check this.
+            Some("WRONGKIND") => Failure::wrong_kind(&call.lock, Kind::Lock),
+            _ if error.redirect_node().is_some() && !self.common.server_mode.is_cluster() => {
+                let text = format!("a single node of a cluster ({error}); use redis+cluster://");
+                Failure::refused(FailureKind::Unsupported(text))
+            }
+            _ => failure::from_error(error, None),
+        }
+    }
+
+    /// Builds the failure of a call on a key with a value of another type.
+    async fn wrong_type(&self, call: &ScriptCall, limit: Duration) -> Failure {
+        let key = call.lock.key().to_owned();
+        let mut cmd = redis::cmd("TYPE");
+        cmd.arg(&key);
+        let found = match self.connection.command(&cmd, limit).await {
+            Ok(Reply { value: Value::SimpleString(kind), .. }) => format!("a value of type {kind}"),
+            _ => "a value of another type".to_owned(),
+        };
+        Failure::refused(FailureKind::NotALock { key, found })
+    }
+}

@@ -1,0 +1,96 @@
+//! The clock behind every lease: monotonic, and running while the machine is suspended.
+//!
+//! | system | clock | counts through suspend |
+//! |---|---|---|
+//! | Linux, Android | `CLOCK_BOOTTIME` | yes |
+//! | macOS, iOS | `CLOCK_MONOTONIC` | yes |
+//! | Windows | `std::time::Instant` | yes |
+//! | others | `std::time::Instant` | as the system's monotonic clock does |
+//!
+//! In a test that pauses tokio's clock and uses a memory store, it follows tokio's clock instead.
+
+use std::sync::OnceLock;
+use std::time::Instant;
+
+use tokio::runtime::Handle;
+use turnlock_core::Moment;
+use turnlock_core::model::Now;
+
+/// The same time on both clocks, once this process follows tokio's.
+static FOLLOWED: OnceLock<(Instant, Moment)> = OnceLock::new();
+
+/// The current time.
+pub fn now() -> Moment {
+    match FOLLOWED.get() {
+        None => system_now(),
+        Some((instant, moment)) => {
+            // On other runtimes and threads, tokio's clock is the system's.
+            let now = tokio::time::Instant::now().into_std();
+            match now.checked_duration_since(*instant) {
+                Some(after) => *moment + after,
+                None => *moment - instant.duration_since(now),
+            }
+        }
+    }
+}
+
+/// The current time for the models: the moment, and the wall clock.
+pub fn both() -> Now {
+    Now { moment: now(), wall: wall_micros() }
+}
+
+/// Follows tokio's clock from now on if it is paused on the current runtime.
+///
+/// The whole process follows it.
+pub fn follow_if_paused() {
+    if is_paused() {
+        FOLLOWED.get_or_init(|| (Instant::now(), system_now()));
+    }
+}
+
+/// Returns `true` if tokio's clock is followed, and paused on the current runtime.
+pub fn is_followed_and_paused() -> bool {
+    FOLLOWED.get().is_some() && is_paused()
+}
+
+/// A paused clock does not move while the system's does.
+fn is_paused() -> bool {
+    if Handle::try_current().is_err() {
+        return false;
+    }
+    let (paused, running) = (tokio::time::Instant::now(), Instant::now());
+    while Instant::now() == running {
+        std::hint::spin_loop();
+    }
+    tokio::time::Instant::now() == paused
+}
+
+#[cfg(unix)]
+fn system_now() -> Moment {
+    use rustix::time::{ClockId, clock_gettime};
+
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    const CLOCK: ClockId = ClockId::Boottime;
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    const CLOCK: ClockId = ClockId::Monotonic;
+
+    let time = clock_gettime(CLOCK);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    let nanos = u64::try_from(time.tv_nsec).unwrap_or(0);
+    Moment::from_micros(seconds * 1_000_000 + nanos / 1_000)
+}
+
+#[cfg(not(unix))]
+fn system_now() -> Moment {
+    static START: OnceLock<Instant> = OnceLock::new();
+    let start = *START.get_or_init(Instant::now);
+    let micros = u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX);
+    // An hour ahead, so that moments before the start can be represented.
+    Moment::from_micros(micros.saturating_add(3_600_000_000))
+}
+
+/// The wall clock in microseconds since 1970, only for values that several processes compare.
+pub fn wall_micros() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+}

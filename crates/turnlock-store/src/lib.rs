@@ -1,0 +1,39 @@
+//! What a store of turnlock's locks must do, and the parts that stores share.
+//!
+//! A [`Store`] executes atomic [steps](turnlock_core::model::Step): one call is one step of a model in
+//! [`turnlock_core::model`]. It knows nothing of guards, local queues or retries, which are the engine's in the
+//! crate `turnlock`. The crates `turnlock-redis` and `turnlock-file` are stores; the [memory store](MemoryStore) is
+//! here, as the reference.
+//!
+//! | module | what it has |
+//! |---|---|
+//! | `store` | the contract: what a store must do, the events that it reports, and typed calls |
+//! | `directory` | what a store may do: find locks, and keep the records of clients |
+//! | `examination` | what a store may do: examine itself, and the findings that it reports |
+//! | `call`, `failure` | the options of a call, when it was sent, its reply, and why it failed |
+//! | [`row`] | for stores that keep the state of a model in a row, and replace it in one transaction |
+//! | `memory` | the memory store |
+//! | `settings` | one list of settings for code, URLs and files: [`settings!`] |
+//! | [`clock`] | the clock behind every lease |
+//!
+//! The interface may change with every version before 1.0.
+
+mod call;
+pub mod clock;
+mod directory;
+mod examination;
+mod failure;
+mod memory;
+pub mod row;
+mod settings;
+mod store;
+
+pub use call::{Caller, ReplyFuture, StepOptions, StepReply};
+pub use directory::{Directory, FoundKeys, MAX_RECORD_LEN, Search};
+pub use examination::{ClientProfile, Examination, Finding, Level, ReleaseMessages, Topic};
+pub use failure::{Cause, Failure, FailureKind, OpenError, Sent};
+pub use memory::{Memory, MemoryStore};
+pub use settings::{FromText, Secret, SettingError, percent_decode};
+#[doc(hidden)]
+pub use settings::{merge, set_once};
+pub use store::{FairWaiter, Renewal, Signals, Store};

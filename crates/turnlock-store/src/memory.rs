@@ -1,0 +1,260 @@
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::future::ready;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use parking_lot::{Mutex, MutexGuard};
+use turnlock_core::model::{Released, Reply, Step};
+use turnlock_core::{ClientId, Kind, LockName, Moment};
+
+use crate::call::{ReplyFuture, StepOptions, StepReply};
+use crate::clock;
+use crate::directory::{Directory, FoundKeys, Search};
+use crate::examination::{ClientProfile, Examination, Finding, Level, ReleaseMessages, Topic};
+use crate::failure::{Failure, Sent};
+use crate::row::{self, Executed, Row};
+use crate::store::{Signals, Store};
+
+/// A store in the memory of this process.
+///
+/// `memory://` is one store for all clients of this process, and `memory://NAME` another one for each name. A
+/// `MemoryStore` for `Builder::memory` is separate from these: a store for one test. It
+/// can simulate failures.
+///
+/// If tokio's clock is paused when a client is made, leases follow it, in the whole process.
+///
+/// # Examples
+///
+/// ```
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+/// use turnlock::{Client, MemoryStore};
+///
+/// let store = MemoryStore::new();
+/// let one = Client::builder().memory(&store)?;
+/// let two = Client::builder().memory(&store)?;
+/// let guard = one.lock("orders").lock().await?;
+/// assert!(two.lock("orders").try_lock().await?.is_busy());
+///
+/// store.lose_data(); // as a server that restarts without persistence
+/// assert!(two.lock("orders").try_lock().await?.acquired().is_some());
+/// assert!(matches!(guard.unlock().await, Err(turnlock::Error::Lost { .. })));
+/// # Ok::<(), turnlock::Error>(()) }).unwrap();
+/// ```
+#[derive(Clone, Default)]
+pub struct MemoryStore(Arc<State>);
+
+#[derive(Default)]
+struct State {
+    rows: Mutex<HashMap<Box<str>, Row>>,
+    clients: Mutex<Vec<Weak<dyn Signals>>>,
+    /// The records of clients, and when they expire.
+    client_records: Mutex<HashMap<ClientId, (String, Moment)>>,
+    loses_messages: AtomicBool,
+}
+
+static NAMED: Mutex<Option<HashMap<String, Weak<State>>>> = Mutex::new(None);
+
+impl MemoryStore {
+    /// Creates an empty store.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Returns the store of this name in this process. It is dropped with its last user.
+    pub fn named(name: &str) -> Self {
+        let mut named = NAMED.lock();
+        let named = named.get_or_insert_default();
+        named.retain(|_, store| store.strong_count() > 0);
+        if let Some(store) = named.get(name).and_then(Weak::upgrade) {
+            return Self(store);
+        }
+        let store = Self::new();
+        named.insert(name.to_owned(), Arc::downgrade(&store.0));
+        store
+    }
+
+    /// Deletes all data without a notification, as a server that restarts without persistence.
+    pub fn lose_data(&self) {
+        self.0.rows.lock().clear();
+        self.client_records().clear();
+    }
+
+    /// While `lose` is `true`, drops all messages about releases.
+    pub fn lose_messages(&self, lose: bool) {
+        self.0.loses_messages.store(lose, Ordering::Relaxed);
+    }
+
+    /// Deletes the records of all clients, as their expiry would.
+    #[doc(hidden)]
+    pub fn forget_client_records(&self) {
+        self.client_records().clear();
+    }
+
+    fn client_records(&self) -> MutexGuard<'_, HashMap<ClientId, (String, Moment)>> {
+        self.0.client_records.lock()
+    }
+
+    /// Executes steps, and notifies the waiters.
+    fn execute(&self, steps: &[Step], me: ClientId) -> Vec<Result<Reply, Failure>> {
+        let executed = row::execute(&mut *self.0.rows.lock(), steps, clock::both(), me);
+        // The table has no failure of its own.
+        let Ok(Executed { replies, freed }) = executed else { return Vec::new() };
+        for name in &freed {
+            self.notify(name);
+        }
+        replies
+    }
+
+    /// Returns how many clients a release reaches.
+    fn subscribers(&self) -> u32 {
+        if self.0.loses_messages.load(Ordering::Relaxed) {
+            return 0;
+        }
+        let clients = self.0.clients.lock();
+        let connected = clients.iter().filter(|client| client.strong_count() > 0).count();
+        u32::try_from(connected).unwrap_or(u32::MAX)
+    }
+
+    fn notify(&self, name: &LockName) {
+        if self.0.loses_messages.load(Ordering::Relaxed) {
+            return;
+        }
+        let clients = self.0.clients.lock().clone();
+        for client in clients.iter().filter_map(Weak::upgrade) {
+            client.freed(name);
+        }
+    }
+}
+
+impl fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryStore").field("rows", &self.0.rows.lock().len()).finish()
+    }
+}
+
+/// The store of one client on a [`MemoryStore`].
+#[derive(Debug)]
+pub struct Memory {
+    store: MemoryStore,
+    client: ClientId,
+    attached: OnceLock<()>,
+}
+
+impl Memory {
+    /// Creates the store of this client.
+    pub fn new(store: MemoryStore, client: ClientId) -> Self {
+        Self { store, client, attached: OnceLock::new() }
+    }
+}
+
+/// A reply that is made when it is first polled, so that a future that is never polled has no effect.
+fn on_poll<T: Send + 'static>(reply: impl FnOnce() -> Result<T, Failure> + Send + 'static) -> ReplyFuture<T> {
+    Box::pin(async move {
+        let sent = Sent { connection: 1, at: clock::now() };
+        Ok(StepReply::new(reply()?, sent))
+    })
+}
+
+impl Store for Memory {
+    fn call(&self, step: Step, options: StepOptions) -> ReplyFuture<Reply> {
+        let (store, client) = (self.store.clone(), self.client);
+        Box::pin(async move {
+            options.without_replicas(step.name())?;
+            let sent = Sent { connection: 1, at: clock::now() };
+            let reply = store.execute(std::slice::from_ref(&step), client).pop();
+            let value = reply.unwrap_or_else(|| Err(Failure::unavailable("no reply")))?;
+            let notified = (value == Reply::Released(Released::Freed)).then(|| store.subscribers());
+            Ok(StepReply { notified, ..StepReply::new(value, sent) })
+        })
+    }
+
+    fn call_batch(&self, steps: Vec<Step>, _: StepOptions) -> ReplyFuture<Vec<Option<Reply>>> {
+        let (store, client) = (self.store.clone(), self.client);
+        on_poll(move || Ok(store.execute(&steps, client).into_iter().map(Result::ok).collect()))
+    }
+
+    fn subscribe(&self, _: &LockName) -> BoxFuture<'static, ()> {
+        // Every client is notified of every release, and wakes its own waiters.
+        Box::pin(ready(()))
+    }
+
+    fn unsubscribe(&self, _: &LockName) {}
+
+    fn attach(&self, signals: Weak<dyn Signals>) {
+        if self.attached.set(()).is_ok() {
+            let mut clients = self.store.0.clients.lock();
+            clients.retain(|client| client.strong_count() > 0);
+            clients.push(signals);
+        }
+    }
+
+    fn directory(&self) -> Option<&dyn Directory> {
+        Some(self)
+    }
+
+    fn examination(&self) -> Option<&dyn Examination> {
+        Some(self)
+    }
+}
+
+impl Examination for Memory {
+    fn examine<'a>(
+        &'a self,
+        _: &'a ClientProfile,
+        _: &'a dyn ReleaseMessages,
+    ) -> BoxFuture<'a, Vec<Finding>> {
+        let text = "The store is in the memory of this process, without a server to check. Its locks exclude only \
+                    clients of this process, and end with it.";
+        Box::pin(ready(vec![Finding::new(Level::Fine, Topic::Server, text)]))
+    }
+}
+
+impl Directory for Memory {
+    fn find(&self, search: Search, _: Duration) -> ReplyFuture<FoundKeys> {
+        let store = self.store.clone();
+        on_poll(move || {
+            let (now, mut rows) = (clock::both(), store.0.rows.lock());
+            let matching = rows.iter_mut().filter(|(key, _)| search.matches(key));
+            let held =
+                matching.filter_map(|(key, row)| row.held_kind(now).map(|kind| (key.to_string(), kind)));
+            // Sorted, so that a truncated result is the same each time.
+            Ok(FoundKeys::new(&search, held.collect::<BTreeMap<_, _>>(), true))
+        })
+    }
+
+    fn kind_of(&self, name: &LockName, _: Duration) -> ReplyFuture<Option<Kind>> {
+        let (store, name) = (self.store.clone(), name.clone());
+        on_poll(move || {
+            let mut rows = store.0.rows.lock();
+            Ok(rows.get_mut(name.key()).and_then(|row| row.remembered_kind(clock::both())))
+        })
+    }
+
+    fn write_client_record(
+        &self,
+        client: ClientId,
+        record: String,
+        lasts: Duration,
+        _: Duration,
+    ) -> ReplyFuture<()> {
+        let store = self.store.clone();
+        on_poll(move || {
+            let (now, mut client_records) = (clock::now(), store.client_records());
+            client_records.retain(|_, (_, end)| *end > now);
+            client_records.insert(client, (record, now + lasts));
+            Ok(())
+        })
+    }
+
+    fn client_records(&self, clients: &[ClientId], _: Duration) -> ReplyFuture<Vec<Option<String>>> {
+        let (store, clients) = (self.store.clone(), clients.to_vec());
+        on_poll(move || {
+            let (now, client_records) = (clock::now(), store.client_records());
+            let unexpired = |client| client_records.get(client).filter(|(_, end)| *end > now);
+            Ok(clients.iter().map(|client| unexpired(client).map(|(record, _)| record.clone())).collect())
+        })
+    }
+}

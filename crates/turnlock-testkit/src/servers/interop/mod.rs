@@ -1,0 +1,18 @@
+//! Other lock libraries, in programs that a test drives. `interop/README.md` at the root of the repository
+//! describes the programs and their protocol.
+
+mod driver;
+mod driver_pipe;
+mod node_redlock;
+mod peer_error;
+mod peer_thread;
+mod pending_reply;
+mod py_lock;
+mod redisson;
+
+pub use node_redlock::NodeRedlock;
+pub use peer_error::PeerError;
+pub use peer_thread::PeerThread;
+pub use pending_reply::PendingReply;
+pub use py_lock::PyLock;
+pub use redisson::Redisson;

@@ -1,0 +1,105 @@
+//! Checks of a store for what endangers its locks: the report of [`Client::doctor`](crate::Client::doctor).
+//!
+//! A [`Report`] has one [`Finding`] for each check, with what was seen, why it matters and what to do. The store makes
+//! the checks, so they differ: a Redis server has persistence, replication and a clock of its own; a file and the memory
+//! of this process have no server to check.
+
+use std::fmt;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use turnlock_core::LockName;
+use turnlock_store::{ClientProfile, ReleaseMessages};
+pub use turnlock_store::{Finding, Level, Topic};
+
+use crate::engine::{Join, Shared};
+
+/// The findings of [`Client::doctor`](crate::Client::doctor).
+///
+/// `Display` prints one paragraph per finding, the worst first.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Report {
+    /// All findings, the worst first.
+    pub findings: Vec<Finding>,
+}
+
+impl Report {
+    fn new(mut findings: Vec<Finding>) -> Self {
+        findings.sort_by_key(|finding| std::cmp::Reverse(finding.level));
+        Self { findings }
+    }
+
+    /// Returns the level of the worst finding.
+    pub fn worst(&self) -> Level {
+        self.findings.first().map_or(Level::Fine, |finding| finding.level)
+    }
+
+    /// Iterates over the findings that need action: warnings and dangers.
+    pub fn problems(&self) -> impl Iterator<Item = &Finding> {
+        self.findings.iter().filter(|finding| finding.level >= Level::Warning)
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, finding) in self.findings.iter().enumerate() {
+            if i > 0 {
+                f.write_str("\n\n")?;
+            }
+            finding.fmt(f)?;
+        }
+        Ok(())
+    }
+}
+
+/// Lets the store examine itself. Probes have names that begin with `name_prefix`.
+pub(crate) async fn examine(shared: &Shared, name_prefix: Option<&str>) -> Report {
+    let Some(examination) = shared.store.examination() else {
+        let text = "This store has no checks.";
+        return Report::new(vec![Finding::new(Level::Unknown, Topic::Server, text)]);
+    };
+    let settings = &shared.settings;
+    let limit = settings.usual_limit();
+    let client = ClientProfile {
+        key_prefix: settings.key_prefix.clone(),
+        name_prefix: name_prefix.map(str::to_owned),
+        lease: settings.watchdog_timeout,
+        response_timeout: settings.response_limit(settings.watchdog_timeout).unwrap_or(limit),
+        limit,
+        replicas: settings.replicas,
+    };
+    Report::new(examination.examine(&client, shared).await)
+}
+
+impl ReleaseMessages for Shared {
+    #[expect(clippy::async_yields_async, reason = "the subscription comes first, then the message")]
+    fn subscribe<'a>(&'a self, name: &'a LockName, limit: Duration) -> BoxFuture<'a, BoxFuture<'static, ()>> {
+        Box::pin(async move {
+            let (waiter, _) = self.wait_queues.enter(name, Join::AtEnd);
+            waiter.set_subscribed();
+            let _ = tokio::time::timeout(limit, self.store.subscribe(name)).await;
+            // Discards a wake-up from before the subscription.
+            let _ = waiter.wakeup.notified().now_or_never();
+            Box::pin(async move { waiter.wakeup.notified().await }) as BoxFuture<'static, ()>
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn findings_are_printed_as_paragraphs_worst_first() {
+        let fine = Finding::new(Level::Fine, Topic::Clock, "It is correct.");
+        let bad = Finding::new(Level::Danger, Topic::Eviction, "It is wrong.").at("server:1");
+        let report = Report::new(vec![fine, bad]);
+        assert_eq!(
+            report.to_string(),
+            "DANGER: eviction of server:1. It is wrong.\n\nfine: clock. It is correct."
+        );
+        assert_eq!((report.worst(), report.problems().count()), (Level::Danger, 1));
+    }
+}

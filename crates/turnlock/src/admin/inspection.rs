@@ -1,0 +1,124 @@
+use std::collections::HashSet;
+use std::time::{Duration, SystemTime};
+
+use turnlock_core::model::{HolderSnapshot, Snapshot};
+use turnlock_core::{self as core, LockName, OwnerId};
+
+use crate::Kind;
+use crate::engine::Shared;
+
+/// The state of a lock, a semaphore or a latch on the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Inspection {
+    /// The name.
+    pub name: String,
+    /// Its key on the store.
+    pub key: String,
+    /// The kind. Of a read-write lock, the side of the handle.
+    pub kind: Kind,
+    /// The holders: the owner of a lock, all readers or the writer of a read-write lock, the taken permits of a permit
+    /// semaphore.
+    pub holders: Vec<Holder>,
+    /// The remaining lease. `None` if it is free, or held without a lease.
+    pub ttl: Option<Duration>,
+    /// The number of waiters of this client.
+    pub waiting_here: usize,
+    /// The waiters of a fair lock, of all clients, the next one first. Other kinds have no queue on the store.
+    pub queue: Vec<OwnerId>,
+    /// The last token of a fenced lock.
+    pub token: Option<u64>,
+    /// The free permits of a semaphore, or the count of a latch. `None` if it was never set, and for locks.
+    pub available: Option<i64>,
+}
+
+impl Inspection {
+    pub(crate) fn new(shared: &Shared, name: &LockName, snapshot: Snapshot) -> Self {
+        // The id of a permit does not contain its client.
+        let ours: HashSet<OwnerId> = match name.kind() {
+            core::Kind::Permits => {
+                shared.wait_queues.holds(name).iter().flat_map(|hold| hold.permit_ids()).collect()
+            }
+            _ => HashSet::new(),
+        };
+        let is_mine = |owner: &OwnerId| owner.belongs_to(shared.client) || ours.contains(owner);
+        let holder = |HolderSnapshot { owner, count, role, ttl, since }| {
+            let is_mine = is_mine(&owner);
+            Holder { owner, count, role: Role::from_core(role), ttl, is_mine, since }
+        };
+        Self {
+            name: name.to_string(),
+            key: name.key().to_owned(),
+            kind: Kind::from_core(name.kind()),
+            waiting_here: match name.kind() {
+                core::Kind::Fair => {
+                    snapshot.queue.iter().filter(|waiter| waiter.belongs_to(shared.client)).count()
+                }
+                _ => shared.wait_queues.waiting(name),
+            },
+            holders: snapshot.holders.into_iter().map(holder).collect(),
+            ttl: snapshot.ttl,
+            queue: snapshot.queue,
+            token: snapshot.token,
+            available: snapshot.number,
+        }
+    }
+
+    /// Returns `true` if there is a holder.
+    pub fn is_locked(&self) -> bool {
+        !self.holders.is_empty()
+    }
+}
+
+/// A holder of a lock, or a taken permit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Holder {
+    /// The owner id, `<client uuid>:<number>`, or the id of a permit.
+    pub owner: OwnerId,
+    /// The hold count.
+    pub count: u64,
+    /// The role of the holder.
+    pub role: Role,
+    /// The remaining lease of this holder: readers and permits have their own.
+    pub ttl: Option<Duration>,
+    /// The holder belongs to this client.
+    pub is_mine: bool,
+    /// When the hold began, if the store records it. On Redis, see [`Client::identities`](crate::Client::identities) for
+    /// holds that were [announced](crate::Guard::announce).
+    pub since: Option<SystemTime>,
+}
+
+/// The role in which a holder holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Role {
+    /// The only holder of a lock.
+    Holder,
+    /// A reader, among others.
+    Reader,
+    /// The writer, which can read as well.
+    Writer,
+    /// A taken permit.
+    Permit,
+}
+
+impl Role {
+    /// A holder in this role holds a lock of this kind: of a read-write lock, this side.
+    pub(crate) fn matches_kind(self, kind: core::Kind) -> bool {
+        match kind {
+            core::Kind::Read => self == Self::Reader,
+            core::Kind::Write => self == Self::Writer,
+            _ => true,
+        }
+    }
+
+    pub(crate) fn from_core(role: core::model::Role) -> Self {
+        match role {
+            core::model::Role::Holder => Self::Holder,
+            core::model::Role::Reader => Self::Reader,
+            core::model::Role::Writer => Self::Writer,
+            core::model::Role::Permit => Self::Permit,
+        }
+    }
+}

@@ -1,0 +1,131 @@
+use std::sync::Arc;
+
+use turnlock_core::hold_state::{Action, Event};
+use turnlock_core::{Kind, Moment};
+
+use super::run_to_completion::RunToCompletion;
+use super::shared::{Engine, Shared};
+use super::state::{Hold, LeaseMode};
+use crate::clock;
+use crate::error::Error;
+
+/// What an acquire returns: the hold, with the lease and the token of this grant.
+///
+/// It counts as one guard of the hold. Dropping it releases that in the background.
+#[derive(Debug)]
+pub(crate) struct Grant {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) hold: Arc<Hold>,
+    pub(crate) lease_mode: LeaseMode,
+    pub(crate) token: Option<u64>,
+    is_released: bool,
+}
+
+impl Grant {
+    pub(super) fn new(
+        engine: &Arc<Engine>,
+        hold: Arc<Hold>,
+        lease_mode: LeaseMode,
+        token: Option<u64>,
+    ) -> Self {
+        Self { engine: Arc::clone(engine), hold, lease_mode, token, is_released: false }
+    }
+
+    /// Leaves the release to the caller.
+    pub(crate) fn set_released(&mut self) {
+        self.is_released = true;
+    }
+
+    /// Releases it, and waits for the confirmation.
+    pub(crate) async fn release(mut self) -> Result<(), Error> {
+        self.is_released = true;
+        let shared = &self.engine.shared;
+        shared.on_runtime(shared.release(Arc::clone(&self.hold), self.lease_mode)).await
+    }
+
+    /// Drops it without a release. The hold is no longer renewed.
+    pub(crate) fn detach(mut self) {
+        self.is_released = true;
+        self.engine.shared.detach(&self.hold, self.lease_mode);
+    }
+}
+
+impl Drop for Grant {
+    fn drop(&mut self) {
+        if !self.is_released {
+            self.engine.shared.release_in_background(Arc::clone(&self.hold), self.lease_mode);
+        }
+    }
+}
+
+impl Shared {
+    /// Releases what one guard holds, and waits for the confirmation.
+    ///
+    /// When failures have lasted for `retry_for`, returns an error, and the engine goes on in the background.
+    pub(crate) async fn release(
+        self: &Arc<Self>,
+        hold: Arc<Hold>,
+        lease_mode: LeaseMode,
+    ) -> Result<(), Error> {
+        if self.hand_over(&hold, lease_mode) {
+            return Ok(());
+        }
+        let deadline = clock::now() + self.settings.retry_for;
+        let work = self.begin_release(Arc::clone(&hold), lease_mode, deadline);
+        if self.background.is_closed() {
+            // The runtime of the client is gone, and its connections with it.
+            if hold.guards() == 0 {
+                self.wait_queues.remove_hold(&hold);
+            }
+            return Err(Error::InDoubt { name: hold.name.to_string(), source: None });
+        }
+        RunToCompletion::new(&self.background, work).await
+    }
+
+    /// Releases what a dropped guard held, in the background.
+    fn release_in_background(self: &Arc<Self>, hold: Arc<Hold>, lease_mode: LeaseMode) {
+        if self.hand_over(&hold, lease_mode) {
+            return;
+        }
+        let name = hold.name.clone();
+        let work = self.begin_release(hold, lease_mode, Moment::NEVER);
+        self.background.spawn(async move {
+            if let Err(error) = work.await {
+                tracing::warn!(%name, error = %error.with_causes(), "release of a dropped guard failed");
+            }
+        });
+    }
+
+    /// Ends one guard locally, and returns the future that releases it on the store.
+    ///
+    /// Renewal stops before the release is sent.
+    fn begin_release(
+        self: &Arc<Self>,
+        hold: Arc<Hold>,
+        lease_mode: LeaseMode,
+        deadline: Moment,
+    ) -> impl Future<Output = Result<(), Error>> + Send + use<> {
+        // The lease may have ended before the watchdog noticed it.
+        if let Some(reason) = hold.lost() {
+            self.mark_lost(&hold, reason);
+        }
+        let is_last = hold.end_guard(lease_mode, Event::GuardEnded) == Action::StopRenewal;
+        if is_last {
+            self.watchdog.unwatch(&hold);
+        }
+        Arc::clone(self).finish_release(hold, is_last, deadline)
+    }
+
+    /// Ends one guard locally, and leaves the hold on the store as it is.
+    fn detach(&self, hold: &Arc<Hold>, lease_mode: LeaseMode) {
+        if hold.end_guard(lease_mode, Event::GuardDetached) == Action::StopRenewal {
+            self.watchdog.unwatch(hold);
+            self.wait_queues.remove_hold(hold);
+            // The permits have no holder from now on, and must not return to the semaphore when this client
+            // ends.
+            if hold.name.kind() == Kind::Semaphore && hold.inner().state.doubt.is_none() {
+                self.forget_request(&hold.name, &hold.owner);
+            }
+        }
+    }
+}

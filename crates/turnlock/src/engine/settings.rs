@@ -1,0 +1,68 @@
+use std::time::Duration;
+
+use turnlock_core::Lease;
+
+use crate::error::Error;
+
+/// The checked settings of a client.
+#[derive(Clone, Debug)]
+pub(crate) struct CheckedSettings {
+    /// The lease of a lock that the watchdog renews.
+    pub(crate) watchdog_timeout: Lease,
+    /// How long to wait for a reply. `None`: 1 s, less for short leases.
+    pub(crate) response_timeout: Option<Duration>,
+    pub(crate) connect_timeout: Duration,
+    /// How long to retry while the store does not reply.
+    pub(crate) retry_for: Duration,
+    /// The longest time between two requests of a waiter.
+    pub(crate) poll_interval: Duration,
+    /// How long after its grant a lock is handed over between waiters of this client. Zero: never.
+    pub(crate) hand_over_window: Duration,
+    pub(crate) key_prefix: String,
+    /// The name of the client in its record. `None`: the name of the program.
+    pub(crate) label: Option<String>,
+    /// The number of replicas that must acknowledge a grant, unless the handle sets another.
+    pub(crate) replicas: u32,
+}
+
+/// The default of `response_timeout`.
+const DEFAULT_RESPONSE_TIMEOUT: Duration = Duration::from_secs(1);
+
+impl Default for CheckedSettings {
+    fn default() -> Self {
+        Self {
+            watchdog_timeout: Lease::WATCHDOG,
+            response_timeout: None,
+            connect_timeout: Duration::from_secs(5),
+            retry_for: Duration::from_secs(30),
+            poll_interval: Duration::from_secs(1),
+            hand_over_window: Duration::from_millis(10),
+            key_prefix: String::new(),
+            label: None,
+            replicas: 0,
+        }
+    }
+}
+
+impl CheckedSettings {
+    /// Returns the response time-out of a step on a hold with this lease.
+    pub(crate) fn response_limit(&self, lease: Lease) -> Result<Duration, Error> {
+        match self.response_timeout {
+            None => Ok(lease.response_limit(DEFAULT_RESPONSE_TIMEOUT)),
+            Some(timeout) if lease.tolerates(timeout) => Ok(timeout),
+            Some(timeout) => Err(Error::bad_setting(
+                "response_timeout",
+                format!(
+                    "{timeout:?} is not below a third of the lease of {:?}, so a lost reply would leave no \
+                     time for a retry; shorten the time-out or lengthen the lease",
+                    lease.as_duration()
+                ),
+            )),
+        }
+    }
+
+    /// Returns the response time-out of a request that concerns no hold.
+    pub(crate) fn usual_limit(&self) -> Duration {
+        self.response_timeout.unwrap_or(DEFAULT_RESPONSE_TIMEOUT)
+    }
+}

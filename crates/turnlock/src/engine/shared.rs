@@ -1,0 +1,157 @@
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use tokio::runtime::Handle;
+use turnlock_core::model::AcquireOptions;
+use turnlock_core::{ClientId, Kind, Lease, LockName, Moment, OwnerId};
+
+use super::CheckedSettings;
+use super::run_to_completion::{BackgroundTasks, OnRuntime};
+use super::state::{ClientRecord, Heartbeats, Hold, RecentReleases, Tokens, WaitQueues, Watchdog};
+use crate::clock;
+use crate::error::{Error, LostReason};
+use turnlock_store::Store;
+
+/// The engine, as its users hold it. When the last user drops it, it completes the pending work and ends.
+pub(crate) struct Engine {
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// The state that the engine's users and its tasks share.
+pub(crate) struct Shared {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) settings: CheckedSettings,
+    pub(crate) client: ClientId,
+    pub(crate) wait_queues: Arc<WaitQueues>,
+    pub(crate) watchdog: Watchdog,
+    pub(super) heartbeats: Arc<Heartbeats>,
+    pub(super) recent_releases: RecentReleases,
+    pub(super) tokens: Tokens,
+    pub(crate) client_record: Arc<ClientRecord>,
+    pub(crate) background: BackgroundTasks,
+    /// The number of group requests whose time-out has passed and whose reply has not arrived.
+    pub(crate) overdue_requests: Arc<()>,
+    runtime: Handle,
+    /// A reference to itself, for work that outlasts a call.
+    pub(super) weak_self: Weak<Self>,
+    next_owner: AtomicU64,
+    /// When another server may last have taken over, in microseconds of the local clock.
+    server_changed_at: AtomicU64,
+    /// Set when no new lock may be acquired.
+    closing: AtomicBool,
+    /// Set when renewals have stopped too. The remaining holds expire.
+    stopped: AtomicBool,
+}
+
+impl Shared {
+    /// Creates the state of a client on the current runtime.
+    pub(super) fn new(
+        store: Arc<dyn Store>,
+        client: ClientId,
+        settings: CheckedSettings,
+        background: BackgroundTasks,
+    ) -> Arc<Self> {
+        let client_record = ClientRecord::new(Arc::clone(&store), client, &settings);
+        Arc::new_cyclic(|weak_self| Self {
+            wait_queues: Arc::new(WaitQueues::new(Arc::clone(&store))),
+            client_record: Arc::new(client_record),
+            store,
+            client,
+            watchdog: Watchdog::new(settings.watchdog_timeout),
+            heartbeats: Arc::default(),
+            recent_releases: RecentReleases::default(),
+            weak_self: Weak::clone(weak_self),
+            tokens: Tokens::default(),
+            background,
+            overdue_requests: Arc::default(),
+            runtime: Handle::current(),
+            next_owner: AtomicU64::new(1),
+            server_changed_at: AtomicU64::new(0),
+            closing: AtomicBool::new(false),
+            stopped: AtomicBool::new(false),
+            settings,
+        })
+    }
+
+    /// Creates a wire owner for one outermost hold.
+    pub(crate) fn new_owner(&self) -> OwnerId {
+        self.client.owner(self.next_owner.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Refuses new acquires from now on.
+    pub(super) fn close(&self) {
+        self.closing.store(true, Ordering::Release);
+    }
+
+    /// Fails if the client is shutting down or its runtime is gone.
+    pub(crate) fn check_open(&self) -> Result<(), Error> {
+        let is_closed = self.closing.load(Ordering::Acquire) || self.background.is_closed();
+        if is_closed { Err(Error::ShuttingDown) } else { Ok(()) }
+    }
+
+    pub(super) fn stop_renewing(&self) {
+        self.stopped.store(true, Ordering::Release);
+    }
+
+    pub(super) fn has_stopped_renewing(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+
+    /// The options of an acquire request, beside its claim.
+    pub(super) fn options(&self, name: &LockName, lease: Lease, waits: bool) -> AcquireOptions {
+        let highest_token = if name.kind() == Kind::Fenced { self.tokens.highest(name) } else { 0 };
+        AcquireOptions { lease, waits, highest_token }
+    }
+
+    /// Records that another server may have taken over.
+    pub(super) fn note_server_change(&self) {
+        self.server_changed_at.fetch_max(clock::now().as_micros(), Ordering::AcqRel);
+    }
+
+    /// Writes the client record in the background, if it is due.
+    ///
+    /// Called when the store has replied to a request about `name` that was sent at `now`.
+    pub(super) fn write_client_record_if_due(&self, name: &LockName, now: Moment) {
+        self.client_record.write_if_due(name, now, &self.runtime);
+    }
+
+    /// Runs `future` with the timers of the engine's runtime, on any executor.
+    pub(crate) fn on_runtime<F: Future>(&self, future: F) -> OnRuntime<'_, F> {
+        OnRuntime::new(&self.runtime, future)
+    }
+
+    /// Why the store does not have a hold that it had granted.
+    pub(super) fn loss_reason(&self, hold: &Hold) -> LostReason {
+        if hold.last_confirmed().as_micros() < self.server_changed_at.load(Ordering::Acquire) {
+            LostReason::GoneAfterReconnect
+        } else {
+            LostReason::Taken
+        }
+    }
+
+    /// Marks a hold as lost, and wakes the next waiter.
+    pub(super) fn mark_lost(&self, hold: &Arc<Hold>, reason: LostReason) {
+        if hold.mark_lost(reason) {
+            self.report_loss(hold, reason);
+        }
+    }
+
+    /// Logs the loss of a hold, stops to watch it, and wakes the next waiter.
+    pub(super) fn report_loss(&self, hold: &Arc<Hold>, reason: LostReason) {
+        tracing::warn!(name = %hold.name, owner = %hold.owner, %reason, "lost");
+        self.watchdog.unwatch(hold);
+        self.wait_queues.remove_hold(hold);
+    }
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shared = &self.shared;
+        f.debug_struct("Engine")
+            .field("client", &shared.client)
+            .field("store", &shared.store)
+            .field("settings", &shared.settings)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,100 @@
+use std::collections::{HashMap, VecDeque};
+
+use parking_lot::Mutex;
+use turnlock_core::{LockName, Moment, OwnerId};
+
+use super::hold::Hold;
+use crate::clock;
+
+/// The highest fencing token of each lock that this client has seen.
+///
+/// It is sent with the next acquire, so that tokens keep rising if the store has lost the last one. The store
+/// issues no token below its clock in microseconds, so a token far behind the clock need not be remembered.
+#[derive(Debug, Default)]
+pub(crate) struct Tokens(Mutex<HighestTokens>);
+
+#[derive(Debug)]
+struct HighestTokens {
+    highest: HashMap<LockName, u64>,
+    /// The size at which tokens far behind the clock are removed.
+    prune_at: usize,
+}
+
+impl Default for HighestTokens {
+    fn default() -> Self {
+        Self { highest: HashMap::new(), prune_at: MIN_PRUNE_AT }
+    }
+}
+
+/// The smallest size at which tokens are removed.
+const MIN_PRUNE_AT: usize = 1024;
+
+/// How old a token must be to be removed: an hour, by which the store's clock may step back without a falling
+/// token.
+const PRUNE_AGE: u64 = 3_600_000_000;
+
+impl Tokens {
+    pub(crate) fn highest(&self, name: &LockName) -> u64 {
+        self.0.lock().highest.get(name).copied().unwrap_or_default()
+    }
+
+    pub(crate) fn observe(&self, name: &LockName, token: u64) {
+        let mut tokens = self.0.lock();
+        if tokens.highest.len() >= tokens.prune_at {
+            let recent = clock::wall_micros().saturating_sub(PRUNE_AGE);
+            tokens.highest.retain(|_, token| *token >= recent);
+            // Not searched again before the size has doubled.
+            tokens.prune_at = (tokens.highest.len() * 2).max(MIN_PRUNE_AT);
+        }
+        let known = tokens.highest.entry(name.clone()).or_default();
+        *known = token.max(*known);
+    }
+}
+
+/// The capacity: what a busy client releases during the lag of a replica.
+const CAPACITY: usize = 1024;
+
+/// The latest releases that the store has confirmed.
+///
+/// A promoted replica may not have them. Then it still has a hold without a holder, which blocks the lock
+/// until the lease ends. So they are replayed whenever another server takes over. The replay is idempotent:
+/// an owner has one hold and is never reused.
+#[derive(Debug, Default)]
+pub(crate) struct RecentReleases(Mutex<VecDeque<RecentRelease>>);
+
+#[derive(Clone, Debug)]
+pub(crate) struct RecentRelease {
+    pub(crate) name: LockName,
+    pub(crate) owner: OwnerId,
+    pub(crate) permits: u32,
+    /// When the lease ends on any server.
+    pub(crate) lease_end: Moment,
+}
+
+impl RecentReleases {
+    /// Records a release that the store has confirmed.
+    pub(crate) fn push(&self, hold: &Hold) {
+        // Permits without a lease have no owner, so a replay would release them twice.
+        if !hold.name.kind().is_leased() {
+            return;
+        }
+        let release = RecentRelease {
+            name: hold.name.clone(),
+            owner: hold.owner.clone(),
+            permits: hold.permits,
+            lease_end: hold.may_last_until(),
+        };
+        let mut latest = self.0.lock();
+        if latest.len() == CAPACITY {
+            latest.pop_front();
+        }
+        latest.push_back(release);
+    }
+
+    /// Returns the releases whose leases have not ended.
+    pub(crate) fn unexpired(&self, now: Moment) -> Vec<RecentRelease> {
+        let mut latest = self.0.lock();
+        latest.retain(|release| release.lease_end > now);
+        latest.iter().cloned().collect()
+    }
+}

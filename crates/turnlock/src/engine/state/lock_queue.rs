@@ -1,0 +1,249 @@
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+use tokio::sync::Notify;
+use turnlock_core::wait_queue::{Ticket, WaitQueue};
+use turnlock_core::{Kind, Moment, Yielding};
+
+use super::call_site::CallSite;
+use super::hold::Hold;
+use crate::clock;
+use turnlock_store::Failure;
+
+/// The local holds and waiters of one lock, and what its waiters know of each other's requests.
+#[derive(Debug, Default)]
+pub(crate) struct LockQueue {
+    pub(crate) waiters: WaitQueue<Arc<Wakeup>>,
+    /// The known local holds: at most one, except for readers and permits.
+    pub(crate) holds: SmallVec<[Arc<Hold>; 1]>,
+    pub(crate) is_subscribed: bool,
+    /// The turns left to other processes since the last release of this client.
+    pub(crate) yielding: Option<Yielding>,
+    /// The failures of the waiters in front since the last reply.
+    pub(crate) outage: Option<Box<Outage>>,
+    /// The last refusal by the store.
+    pub(crate) refusal: Option<Refusal>,
+}
+
+/// A refused request: what it requested, and when it was sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Refusal {
+    pub(crate) sent: Moment,
+    pub(crate) kind: Kind,
+    pub(crate) permits: u32,
+}
+
+impl Refusal {
+    /// Returns `true` if a waiter since `began` for `permits` is refused too: the refused request was sent
+    /// later.
+    pub(crate) fn covers(&self, began: Moment, kind: Kind, permits: u32) -> bool {
+        self.sent >= began && self.kind == kind && self.permits <= permits
+    }
+
+    /// Returns `true` if it was sent within `max_age`. An older one proves nothing about a store that has
+    /// stopped replying.
+    pub(crate) fn is_recent(&self, max_age: Duration) -> bool {
+        clock::now() < self.sent + max_age
+    }
+}
+
+/// Consecutive failures of the requests for one lock.
+#[derive(Clone, Debug)]
+pub(crate) struct Outage {
+    /// When the first failed request was sent.
+    pub(crate) since: Moment,
+    /// When the last failure happened.
+    pub(crate) last: Moment,
+    pub(crate) failure: Failure,
+}
+
+impl Outage {
+    /// Returns `true` if it has lasted longer than a response time-out.
+    ///
+    /// A shorter one may be a dead connection that the next request replaces.
+    pub(crate) fn has_lasted(&self, limit: Duration) -> bool {
+        self.last >= self.since + limit
+    }
+}
+
+/// The state of the waiters in front, for a waiter behind them.
+pub(crate) enum FrontState {
+    /// They wait for a held lock: the store refused a request of theirs recently.
+    Refused,
+    /// None of them has a recent reply, and none has a request under way.
+    Idle,
+    /// The last request of one of them failed.
+    Failing(Outage),
+    /// A request of one of them is under way. With an outage, the one before it failed.
+    Sending(Arc<Wakeup>, Option<Outage>),
+}
+
+/// How to enter a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Join {
+    AtEnd,
+    /// Without a place in the queue, for an owner that already has a hold.
+    NotQueued,
+}
+
+/// The state of a queue, as one of its waiters sees it.
+pub(crate) struct QueueView {
+    pub(crate) may_send: bool,
+    pub(crate) is_held_locally: bool,
+    pub(crate) is_subscribed: bool,
+    /// Until when the waiters yield to other processes.
+    pub(crate) not_before: Moment,
+    /// The last refusal of a request of this queue.
+    pub(crate) refusal: Option<Refusal>,
+}
+
+impl LockQueue {
+    pub(crate) fn enter(
+        &mut self,
+        wakeup: &Arc<Wakeup>,
+        kind: Kind,
+        join: Join,
+    ) -> (Option<Ticket>, QueueView) {
+        let ticket = match join {
+            Join::NotQueued => None,
+            Join::AtEnd => Some(self.waiters.enter(Arc::clone(wakeup), kind.shares_front())),
+        };
+        (ticket, self.view(ticket, kind))
+    }
+
+    pub(crate) fn view(&self, ticket: Option<Ticket>, kind: Kind) -> QueueView {
+        QueueView {
+            may_send: ticket.is_none_or(|ticket| self.waiters.is_in_front(ticket)),
+            is_held_locally: ticket.is_some()
+                && self.holds.iter().any(|hold| !kind.is_compatible_with(hold.name.kind())),
+            is_subscribed: self.is_subscribed,
+            not_before: self.yielding.as_ref().map_or(Moment::from_micros(0), Yielding::ends),
+            refusal: self.refusal,
+        }
+    }
+
+    /// Adds a new hold. Returns the holds that conflict with it, except `under`.
+    pub(crate) fn add_hold(&mut self, hold: &Arc<Hold>, under: Option<&Arc<Hold>>) -> Vec<Arc<Hold>> {
+        self.yielding = None;
+        (self.outage, self.refusal) = (None, None);
+        let mut displaced = Vec::new();
+        self.holds.retain(|known| {
+            let stays = hold.name.kind().is_compatible_with(known.name.kind())
+                || under.is_some_and(|under| Arc::ptr_eq(under, known));
+            if !stays {
+                displaced.push(Arc::clone(known));
+            }
+            stays
+        });
+        self.holds.push(Arc::clone(hold));
+        displaced
+    }
+
+    pub(crate) fn has_hold(&self, hold: &Arc<Hold>) -> bool {
+        self.holds.iter().any(|known| Arc::ptr_eq(known, hold))
+    }
+
+    /// Removes a hold. Returns `true` if it was present.
+    pub(crate) fn remove_hold(&mut self, hold: &Arc<Hold>) -> bool {
+        let index = self.holds.iter().position(|known| Arc::ptr_eq(known, hold));
+        index.map(|index| self.holds.swap_remove(index)).is_some()
+    }
+
+    pub(crate) fn wake_front(&self) {
+        self.waiters.front().for_each(|wakeup| wakeup.wake());
+    }
+
+    /// The outage, if its last failure is not older than `max_age`.
+    pub(crate) fn outage(&self, max_age: Duration) -> Option<&Outage> {
+        self.outage.as_deref().filter(|outage| clock::now() < outage.last + max_age)
+    }
+}
+
+/// Wakes one waiter, with a hint that the state may have changed since its last check.
+#[derive(Debug)]
+pub(crate) struct Wakeup {
+    /// The caller, and since when it waits. `None` for an internal waiter.
+    caller: Option<(CallSite, Moment)>,
+    notify: Notify,
+    hint: AtomicBool,
+    /// Whether a request of this waiter is under way.
+    pub(crate) is_sending: AtomicBool,
+    /// Notified when the request has ended.
+    ended: Notify,
+    /// The number of acknowledging replicas that a handed-over hold must have. `None`: none is accepted.
+    pub(crate) hand_over_replicas: Option<u32>,
+    /// The hold that was handed over. Set only while the waiter is queued, under the lock of the wait queues.
+    pub(crate) handed: Mutex<Option<Arc<Hold>>>,
+}
+
+impl Wakeup {
+    pub(crate) fn new(hand_over_replicas: Option<u32>, caller: Option<(CallSite, Moment)>) -> Arc<Self> {
+        Arc::new(Self {
+            caller,
+            notify: Notify::new(),
+            hint: AtomicBool::new(false),
+            is_sending: AtomicBool::new(false),
+            ended: Notify::new(),
+            hand_over_replicas,
+            handed: Mutex::default(),
+        })
+    }
+
+    /// Returns the caller, if it waits since `since` or longer.
+    pub(crate) fn waiting_since(&self, since: Moment) -> Option<&CallSite> {
+        self.caller.as_ref().filter(|(_, began)| *began <= since).map(|(call_site, _)| call_site)
+    }
+
+    pub(crate) fn take_handed(&self) -> Option<Arc<Hold>> {
+        self.handed.lock().take()
+    }
+
+    pub(crate) fn wake(&self) {
+        self.hint.store(true, Ordering::Release);
+        self.notify.notify_one();
+    }
+
+    /// Waits for a wake-up. An earlier one that was not awaited counts.
+    pub(crate) async fn notified(&self) {
+        self.notify.notified().await;
+    }
+
+    /// Sets the hint without a wake-up.
+    pub(crate) fn set_hint(&self) {
+        self.hint.store(true, Ordering::Release);
+    }
+
+    /// Marks a request of this waiter as under way.
+    pub(crate) fn begin_request(&self) {
+        self.is_sending.store(true, Ordering::Release);
+    }
+
+    /// Marks the request as ended: it has an outcome, or is given up.
+    pub(crate) fn end_request(&self) {
+        if self.is_sending.swap(false, Ordering::AcqRel) {
+            self.ended.notify_waiters();
+        }
+    }
+
+    /// Waits until no request of this waiter is under way.
+    pub(crate) async fn request_ended(&self) {
+        let mut ended = pin!(self.ended.notified());
+        ended.as_mut().enable();
+        if self.is_sending.load(Ordering::Acquire) {
+            ended.await;
+        }
+    }
+
+    /// Returns `true` if the state may have changed since the last check.
+    pub(crate) fn has_hint(&self) -> bool {
+        self.hint.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn take_hint(&self) -> bool {
+        self.hint.swap(false, Ordering::AcqRel)
+    }
+}

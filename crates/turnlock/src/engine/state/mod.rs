@@ -1,0 +1,37 @@
+//! The state of one client: its holds, its waiters, and what it remembers.
+//!
+//! Nothing here sends a step of a lock; that is done by the modules above it, which share this state as
+//! [`Shared`](super::shared::Shared). Only the heartbeats and the client record talk to the store themselves.
+//!
+//! | module | what it keeps |
+//! |---|---|
+//! | [`hold`], [`leases`] | a hold, until when it is valid, and the leases of its guards |
+//! | [`wait_queues`], [`lock_queue`] | the local holds and waiters of each lock |
+//! | [`watchdog`] | which hold is renewed or checked when |
+//! | [`heartbeat`] | the waiters in the fair queues of the store, and their heartbeats |
+//! | [`client_record`] | what the client publishes about itself |
+//! | [`history`] | the highest fencing tokens, and the latest releases |
+//! | [`deadline`] | a timer that needs no runtime |
+//! | [`call_site`] | the code that waits for a lock or holds it |
+
+mod call_site;
+mod client_record;
+mod deadline;
+pub(super) mod heartbeat;
+mod history;
+mod hold;
+mod leases;
+mod lock_queue;
+mod wait_queues;
+mod watchdog;
+
+pub(crate) use call_site::{CallLocation, CallSite};
+pub(crate) use client_record::ClientRecord;
+pub(crate) use deadline::LONGEST_SLEEP;
+pub(crate) use heartbeat::{HeartbeatEntry, Heartbeats};
+pub(crate) use history::{RecentRelease, RecentReleases, Tokens};
+pub(crate) use hold::Hold;
+pub(crate) use leases::LeaseMode;
+pub(crate) use lock_queue::{FrontState, Join, QueueView};
+pub(crate) use wait_queues::{WaitQueues, Waiter};
+pub(crate) use watchdog::{RenewalUnderWay, Watchdog};

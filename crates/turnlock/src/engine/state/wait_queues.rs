@@ -1,0 +1,380 @@
+use std::collections::HashMap;
+use std::collections::hash_map::{Entry, OccupiedEntry};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
+use turnlock_core::wait_queue::Ticket;
+use turnlock_core::{Kind, LockName, Moment, OwnerId, Yielding};
+
+use super::call_site::CallSite;
+use super::hold::Hold;
+use super::lock_queue::{FrontState, Join, LockQueue, Outage, QueueView, Refusal, Wakeup};
+use crate::clock;
+use turnlock_store::{Failure, Store};
+
+/// The local wait queues: one for each lock that this client holds or waits for.
+///
+/// Each waiter for a fair lock has a queue of its own, since it has its own entry in the queue on the store.
+#[derive(Debug)]
+pub(crate) struct WaitQueues {
+    queues: Mutex<HashMap<LockName, LockQueue>>,
+    store: Arc<dyn Store>,
+}
+
+impl WaitQueues {
+    pub(crate) fn new(store: Arc<dyn Store>) -> Self {
+        Self { queues: Mutex::default(), store }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<LockName, LockQueue>> {
+        self.queues.lock()
+    }
+
+    /// Enters the queue of `name`.
+    pub(crate) fn enter(self: &Arc<Self>, name: &LockName, join: Join) -> (Waiter, QueueView) {
+        self.enter_accepting(name, join, None, None)
+    }
+
+    /// As [`Self::enter`], for a waiter that may accept a hand-over.
+    pub(crate) fn enter_accepting(
+        self: &Arc<Self>,
+        name: &LockName,
+        join: Join,
+        hand_over_replicas: Option<u32>,
+        caller: Option<(CallSite, Moment)>,
+    ) -> (Waiter, QueueView) {
+        let wakeup = Wakeup::new(hand_over_replicas, caller);
+        let mut queues = self.lock();
+        let (ticket, view) = queues.entry(name.clone()).or_default().enter(&wakeup, name.kind(), join);
+        if view.may_send {
+            // It is about to send a request, unless it reports otherwise.
+            wakeup.begin_request();
+        }
+        drop(queues);
+        (Waiter { wait_queues: Arc::clone(self), name: name.clone(), ticket, wakeup, is_entered: true }, view)
+    }
+
+    /// Returns the callers in the queue of `waiter` that have waited since `since` for a valid hold of their own task,
+    /// each with the call site of that hold.
+    ///
+    /// Where waiters share the front, each checks itself only: their number does not matter to the others.
+    pub(crate) fn self_waits(
+        &self,
+        waiter: &Waiter,
+        name: &LockName,
+        since: Moment,
+    ) -> Vec<(CallSite, CallSite)> {
+        let queues = self.lock();
+        let (Some(holder), Some(queue)) = (queues.get(name), queues.get(&waiter.name)) else {
+            return Vec::new();
+        };
+        let held: Vec<_> =
+            holder.holds.iter().filter(|hold| hold.is_valid()).filter_map(|hold| hold.call_site).collect();
+        let self_wait = |wakeup: &Wakeup| {
+            let waiting = wakeup.waiting_since(since)?;
+            let held = held.iter().find(|held| held.is_same_task(waiting))?;
+            Some((*held, *waiting))
+        };
+        if name.kind().shares_front() {
+            return self_wait(&waiter.wakeup).into_iter().collect();
+        }
+        queue.waiters.iter().filter_map(|wakeup| self_wait(wakeup)).collect()
+    }
+
+    /// Removes a local hold that has ended, and wakes the waiters in front.
+    pub(crate) fn remove_hold(&self, hold: &Arc<Hold>) {
+        let mut queues = self.lock();
+        let Entry::Occupied(mut entry) = queues.entry(hold.name.clone()) else { return };
+        if entry.get_mut().remove_hold(hold) {
+            entry.get().wake_front();
+            self.remove_if_unused(entry);
+        }
+    }
+
+    /// Hands a hold over to the first waiter, if it accepts the hold and `end_guard` ends the current guard.
+    ///
+    /// Returns `true` on success.
+    pub(crate) fn hand_over(&self, hold: &Arc<Hold>, end_guard: impl FnOnce() -> bool) -> bool {
+        let queues = self.lock();
+        let Some(queue) = queues.get(&hold.name) else { return false };
+        let Some(wakeup) = queue.waiters.front().next() else { return false };
+        let is_accepted =
+            wakeup.hand_over_replicas.is_some_and(|replicas| hold.replicas_wanted() >= replicas);
+        if !is_accepted || !queue.has_hold(hold) || !end_guard() {
+            return false;
+        }
+        *wakeup.handed.lock() = Some(Arc::clone(hold));
+        wakeup.wake();
+        true
+    }
+
+    /// Ends the hand-over window of an owner's hold. Takes back a hold that was handed over and not accepted.
+    ///
+    /// A waiter that does not run must not block other processes. If there is nothing to take back, wakes the
+    /// first waiter, which may not know that it is in front.
+    pub(crate) fn end_window(&self, name: &LockName, owner: &OwnerId) -> Option<Arc<Hold>> {
+        let queues = self.lock();
+        let wakeup = queues.get(name)?.waiters.front().next()?;
+        let mut handed = wakeup.handed.lock();
+        let handed = handed.take_if(|hold| hold.owner == *owner);
+        if handed.is_none() {
+            wakeup.wake();
+        }
+        handed
+    }
+
+    /// Starts to yield to other processes, before a release. Returns `false` if no local waiter is queued.
+    pub(crate) fn begin_yielding(&self, name: &LockName) -> bool {
+        let mut queues = self.lock();
+        let queue = queues.get_mut(name).filter(|queue| !queue.waiters.is_empty());
+        queue.map(|queue| queue.yielding = Some(Yielding::begin(clock::now()))).is_some()
+    }
+
+    /// Sets the number of clients that received the message of the release.
+    pub(crate) fn set_listeners(&self, name: &LockName, listeners: u32) {
+        if let Some(yielding) = self.lock().get_mut(name).and_then(|queue| queue.yielding.as_mut()) {
+            yielding.release_published(listeners, clock::now());
+        }
+    }
+
+    /// Wakes the waiters in front, after a message that `name` was released.
+    pub(crate) fn wake(&self, name: &LockName) {
+        if let Some(queue) = self.lock().get_mut(name) {
+            if let Some(yielding) = &mut queue.yielding {
+                yielding.release_received(clock::now());
+            }
+            queue.wake_front();
+        }
+    }
+
+    /// Wakes the waiters in front of all queues.
+    pub(crate) fn wake_all_fronts(&self) {
+        self.lock().values().for_each(LockQueue::wake_front);
+    }
+
+    /// Wakes all waiters.
+    pub(crate) fn wake_all(&self) {
+        self.lock().values().flat_map(|queue| queue.waiters.iter()).for_each(|wakeup| wakeup.wake());
+    }
+
+    /// The known local holds on `name`.
+    pub(crate) fn holds(&self, name: &LockName) -> Vec<Arc<Hold>> {
+        self.lock().get(name).map_or_else(Vec::new, |queue| queue.holds.to_vec())
+    }
+
+    /// Calls `each` with the local holds on `name`, while none of them can be handed over.
+    pub(crate) fn for_holds(&self, name: &LockName, each: impl FnMut(&Arc<Hold>)) {
+        if let Some(queue) = self.lock().get(name) {
+            queue.holds.iter().for_each(each);
+        }
+    }
+
+    /// The number of holds, including those being released, and the number of locks with waiters only.
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        let queues = self.lock();
+        let held = queues.values().map(|queue| queue.holds.len()).sum();
+        (held, queues.values().filter(|queue| queue.holds.is_empty()).count())
+    }
+
+    /// The state of the waiters in front of a queue; for a fair lock, of one of its waiters. `None` without a
+    /// waiter.
+    ///
+    /// Replies and failures older than `max_age` do not count.
+    pub(crate) fn front_state(&self, name: &LockName, max_age: Duration) -> Option<FrontState> {
+        let queues = self.lock();
+        let queue = if name.kind() == Kind::Fair && !name.is_for_one_waiter() {
+            let is_waiter_queue = |other: &LockName| other.is_for_one_waiter() && other.key() == name.key();
+            queues.iter().find(|(other, _)| is_waiter_queue(other)).map(|(_, queue)| queue)
+        } else {
+            queues.get(name)
+        };
+        let queue = queue.filter(|queue| !queue.waiters.is_empty())?;
+        let outage = queue.outage(max_age).cloned();
+        let sending = queue.waiters.front().find(|wakeup| wakeup.is_sending.load(Ordering::Acquire));
+        Some(match (sending, outage) {
+            (Some(wakeup), outage) => FrontState::Sending(Arc::clone(wakeup), outage),
+            (None, Some(outage)) => FrontState::Failing(outage),
+            (None, None) if queue.refusal.is_some_and(|refusal| refusal.is_recent(max_age)) => {
+                FrontState::Refused
+            }
+            (None, None) => FrontState::Idle,
+        })
+    }
+
+    /// The number of local waiters for `name`.
+    pub(crate) fn waiting(&self, name: &LockName) -> usize {
+        self.lock().get(name).map_or(0, |queue| queue.waiters.len())
+    }
+
+    /// Unsubscribes a queue without waiters, and removes it if it has no holds.
+    fn remove_if_unused(&self, mut entry: OccupiedEntry<'_, LockName, LockQueue>) {
+        if !entry.get().waiters.is_empty() {
+            return;
+        }
+        // Under the lock, so that it cannot overtake the subscription of the next waiter.
+        if std::mem::take(&mut entry.get_mut().is_subscribed) {
+            self.store.unsubscribe(entry.key());
+        }
+        if entry.get().holds.is_empty() {
+            entry.remove();
+        }
+    }
+}
+
+/// A waiter in a local queue. Dropping it leaves the queue, and wakes the waiters that come to the front.
+#[derive(Debug)]
+pub(crate) struct Waiter {
+    wait_queues: Arc<WaitQueues>,
+    name: LockName,
+    ticket: Option<Ticket>,
+    pub(crate) wakeup: Arc<Wakeup>,
+    is_entered: bool,
+}
+
+impl Waiter {
+    /// The name of its queue. For a fair lock, it names this waiter too.
+    pub(crate) fn name(&self) -> &LockName {
+        &self.name
+    }
+
+    pub(crate) fn view(&self) -> QueueView {
+        let queues = self.wait_queues.lock();
+        // A waiter without a place in the queue does not keep the queue alive, and may send all the same.
+        let without_queue = QueueView {
+            may_send: self.ticket.is_none(),
+            is_held_locally: false,
+            is_subscribed: false,
+            not_before: Moment::from_micros(0),
+            refusal: None,
+        };
+        queues.get(&self.name).map_or(without_queue, |queue| queue.view(self.ticket, self.name.kind()))
+    }
+
+    /// Returns `true` if a valid local hold blocks the lock.
+    ///
+    /// A hold that is being released does not count: only the store knows whether it has ended.
+    pub(crate) fn is_held_locally(&self) -> bool {
+        let is_blocking =
+            |hold: &Arc<Hold>| !self.name.kind().is_compatible_with(hold.name.kind()) && hold.is_valid();
+        self.ticket.is_some()
+            && self
+                .wait_queues
+                .lock()
+                .get(&self.name)
+                .is_some_and(|queue| queue.holds.iter().any(is_blocking))
+    }
+
+    /// The state of the waiters in front of its queue. Failures older than `max_age` do not count.
+    pub(crate) fn front_state(&self, max_age: Duration) -> FrontState {
+        self.wait_queues.front_state(&self.name, max_age).unwrap_or(FrontState::Refused)
+    }
+
+    /// The failures of earlier waiters in front, if the last one is not older than `max_age`.
+    pub(crate) fn outage(&self, max_age: Duration) -> Option<Outage> {
+        self.wait_queues.lock().get(&self.name)?.outage(max_age).cloned()
+    }
+
+    /// Records a failed request that was sent at `sent`.
+    pub(crate) fn set_outage(&self, sent: Moment, failure: &Failure) {
+        if let Some(queue) = self.wait_queues.lock().get_mut(&self.name) {
+            let since = queue.outage.as_ref().map_or(sent, |outage| outage.since);
+            let outage = Outage { since, last: clock::now(), failure: failure.clone() };
+            // An earlier refusal does not describe the current state of the store.
+            (queue.outage, queue.refusal) = (Some(Box::new(outage)), None);
+        }
+    }
+
+    /// Records a refused request for `permits` that was sent at `sent`.
+    pub(crate) fn set_refusal(&self, kind: Kind, permits: u32, sent: Moment) {
+        if let Some(queue) = self.wait_queues.lock().get_mut(&self.name) {
+            queue.outage = None;
+            queue.refusal = Some(Refusal { sent, kind, permits });
+        }
+    }
+
+    pub(crate) fn set_subscribed(&self) {
+        if let Some(queue) = self.wait_queues.lock().get_mut(&self.name) {
+            queue.is_subscribed = true;
+        }
+    }
+
+    /// Leaves the queue and adds the granted hold, atomically, so that the next waiter never sees a free
+    /// lock.
+    ///
+    /// Returns the earlier holds that conflict with the new one, except `under`. The new grant proves that
+    /// they are gone.
+    pub(crate) fn leave_granted(&mut self, hold: &Arc<Hold>, under: Option<&Arc<Hold>>) -> Vec<Arc<Hold>> {
+        self.leave(Some((hold, under)))
+    }
+
+    /// Replaces `handed` by `hold` and leaves the queue, atomically.
+    ///
+    /// Returns `false` if the handed-over hold is gone or `transfer` fails. The waiter that comes to the
+    /// front is woken only from `wake_from` on. Before, it will most likely be handed the lock next, and
+    /// waking it twice would double the cost of a turn.
+    pub(crate) fn accept_hand_over(
+        &mut self,
+        handed: &Arc<Hold>,
+        hold: &Arc<Hold>,
+        wake_from: Moment,
+        transfer: impl FnOnce() -> bool,
+    ) -> bool {
+        let mut queues = self.wait_queues.lock();
+        let Entry::Occupied(mut entry) = queues.entry(self.name.clone()) else { return false };
+        let queue = entry.get_mut();
+        if !queue.has_hold(handed) || !transfer() {
+            return false;
+        }
+        queue.remove_hold(handed);
+        queue.holds.push(Arc::clone(hold));
+        self.is_entered = false;
+        self.wakeup.end_request();
+        if let Some(ticket) = self.ticket {
+            let wakes = clock::now() >= wake_from;
+            queue.waiters.leave(ticket).filter(|_| wakes).for_each(|wakeup| wakeup.wake());
+        }
+        self.wait_queues.remove_if_unused(entry);
+        true
+    }
+
+    /// Leaves the queue. Returns a hold that was handed over and not accepted.
+    pub(crate) fn give_up(&mut self) -> Option<Arc<Hold>> {
+        self.leave(None);
+        self.wakeup.take_handed()
+    }
+
+    fn leave(&mut self, granted: Option<(&Arc<Hold>, Option<&Arc<Hold>>)>) -> Vec<Arc<Hold>> {
+        if !std::mem::take(&mut self.is_entered) {
+            return Vec::new();
+        }
+        let mut queues = self.wait_queues.lock();
+        self.wakeup.end_request();
+        // The hold of a fair lock belongs in the queue of the lock, not in that of the waiter. A waiter
+        // without a place may find no queue.
+        let (elsewhere, here) = match granted {
+            Some((hold, _)) if hold.name != self.name || self.ticket.is_none() => (granted, None),
+            granted => (None, granted),
+        };
+        let mut displaced = Vec::new();
+        if let Some((hold, under)) = elsewhere {
+            displaced = queues.entry(hold.name.clone()).or_default().add_hold(hold, under);
+        }
+        let Entry::Occupied(mut entry) = queues.entry(self.name.clone()) else { return displaced };
+        if let Some((hold, under)) = here {
+            displaced = entry.get_mut().add_hold(hold, under);
+        }
+        if let Some(ticket) = self.ticket {
+            entry.get_mut().waiters.leave(ticket).for_each(|wakeup| wakeup.wake());
+        }
+        self.wait_queues.remove_if_unused(entry);
+        displaced
+    }
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        self.leave(None);
+    }
+}

@@ -1,0 +1,142 @@
+use std::sync::Arc;
+use std::time::Instant;
+
+use futures_util::FutureExt;
+
+use super::group_hold::{GroupHold, LostMember};
+use crate::Error;
+use crate::lock::{after_body, run_until_lost};
+
+/// Several locks that are held together.
+///
+/// All members of a [`MultiLock`](crate::MultiLock), or a majority of a [`RedLock`](crate::RedLock). Dropping it releases
+/// them in the background; [`unlock`](MultiGuard::unlock) waits for the confirmation.
+///
+/// Each member gives the guarantee of a [`Guard`](crate::Guard), and is renewed on its own. A member that was lost is not
+/// acquired again, even if enough others remain.
+///
+/// # Examples
+///
+/// ```
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+/// let client = turnlock::Client::connect("memory://").await?;
+/// let both = turnlock::MultiLock::new([client.lock("from"), client.lock("to")])?;
+/// let guard = both.lock().await?;
+/// assert!(guard.is_valid() && guard.held() == 2);
+/// guard.unlock().await?;
+/// # Ok::<(), turnlock::Error>(()) }).unwrap();
+/// ```
+#[must_use = "the locks are released when the guard is dropped: bind it to a variable"]
+#[derive(Debug)]
+pub struct MultiGuard {
+    hold: Arc<GroupHold>,
+}
+
+impl MultiGuard {
+    /// Takes the hold over: it is closed when the guard is dropped.
+    pub(super) fn new(hold: Arc<GroupHold>) -> Self {
+        Self { hold }
+    }
+
+    /// Returns the error of a lock that is lost.
+    pub(crate) fn lost_error(&self) -> Option<Error> {
+        self.hold.lost().map(LostMember::into_error)
+    }
+
+    pub(super) fn hold(&self) -> &Arc<GroupHold> {
+        &self.hold
+    }
+
+    /// Returns how many members are held.
+    ///
+    /// A server of a [`RedLock`](crate::RedLock) that replies late is added.
+    pub fn held(&self) -> usize {
+        self.hold.held()
+    }
+
+    /// Returns the [fencing token](crate::Guard::token) of the member at this index.
+    ///
+    /// `None` if the member is not a fenced lock, or is not held. Tokens of different servers cannot be compared.
+    pub fn token(&self, member: usize) -> Option<u64> {
+        self.hold.token(member)
+    }
+
+    /// Releases all members at the same time.
+    ///
+    /// Of a [`MultiLock`](crate::MultiLock), waits until all stores confirm; of a [`RedLock`](crate::RedLock), until a
+    /// majority confirms, and the rest continues in the background.
+    ///
+    /// # Errors
+    ///
+    /// If several fail, the gravest: [`Error::Lost`] if a needed member was no longer held, then [`Error::Denied`], then
+    /// [`Error::InDoubt`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe. All releases continue in the background.
+    pub async fn unlock(self) -> Result<(), Error> {
+        self.hold.engine.shared.on_runtime(self.hold.release()).await
+    }
+
+    /// Waits until too few members are held, and returns one that was lost.
+    ///
+    /// A [`MultiLock`](crate::MultiLock) needs all members, a [`RedLock`](crate::RedLock) a majority.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe.
+    pub async fn lost(&self) -> LostMember {
+        self.hold.until_lost().await
+    }
+
+    /// Returns `true` if enough members are held, as far as this process knows.
+    pub fn is_valid(&self) -> bool {
+        self.hold.is_valid()
+    }
+
+    /// Returns until when enough members are held if no further renewal is confirmed.
+    ///
+    /// The earliest end of the members of a [`MultiLock`](crate::MultiLock), or the end of the last majority of a
+    /// [`RedLock`](crate::RedLock).
+    pub fn valid_until(&self) -> Instant {
+        self.hold.valid_until()
+    }
+
+    /// Runs `body` under this guard, and releases it.
+    pub(super) async fn run<F: Future>(self, body: impl FnOnce(MultiHeld) -> F) -> Result<F::Output, Error> {
+        let body = Box::pin(body(MultiHeld { inner: Arc::clone(&self.hold) }));
+        let lost = self.lost().map(LostMember::into_error);
+        let output = run_until_lost(lost, || self.lost_error(), body).await?;
+        after_body(output, self.unlock().await, None)
+    }
+}
+
+impl Drop for MultiGuard {
+    fn drop(&mut self) {
+        drop(self.hold.close());
+    }
+}
+
+/// The held locks, as a body sees them: they cannot be released.
+#[derive(Clone, Debug)]
+pub struct MultiHeld {
+    inner: Arc<GroupHold>,
+}
+
+impl MultiHeld {
+    delegate! { MultiGuard:
+        /// Returns how many members are held.
+        get held(&self) -> usize;
+        /// Returns the fencing token of a member.
+        get token(&self, member: usize) -> Option<u64>;
+        /// Returns `true` if enough members are held.
+        get is_valid(&self) -> bool;
+        /// Returns until when enough members are held.
+        get valid_until(&self) -> Instant;
+    }
+
+    /// Waits until too few members are held: [`MultiGuard::lost`].
+    pub async fn lost(&self) -> LostMember {
+        self.inner.until_lost().await
+    }
+}
