@@ -68,7 +68,10 @@ impl Store for Redis {
             return Box::pin(async move {
                 let StepReply { mut value, sent, replicas, notified } = batch.await?;
                 // Without an outcome of its own, it may have taken effect.
-                let in_doubt = || Failure { in_doubt: Some(sent), ..Failure::unavailable("no outcome") };
+                let in_doubt = || Failure {
+                    in_doubt: Some(sent),
+                    ..Failure::unavailable("the reply has no outcome of this step")
+                };
                 let value = value.pop().flatten().ok_or_else(in_doubt)?;
                 Ok(StepReply { value, sent, replicas, notified })
             });

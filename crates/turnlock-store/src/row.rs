@@ -7,9 +7,8 @@
 //! the rows that are replaced by compare-and-set. If another client was faster, it reads the rows again, and executes
 //! the same steps again: nothing else was changed.
 
-use std::collections::BTreeMap;
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::BuildHasher;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -26,8 +25,8 @@ pub trait Table {
     ///
     /// # Errors
     ///
-    /// With [`FailureKind::NotALock`](crate::FailureKind::NotALock) only this row is bad. Any other failure ends the
-    /// transaction.
+    /// [`FailureKind::NotALock`](crate::FailureKind::NotALock) with this key: only this row is bad. Any other failure ends
+    /// the transaction.
     fn load(&mut self, key: &str) -> Result<Option<Row>, Failure>;
 
     /// Replaces the row of a key that was loaded. `None` deletes it.

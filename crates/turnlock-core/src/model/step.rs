@@ -86,9 +86,9 @@ pub enum Step {
     SetLease {
         /// The hold.
         claim: Claim,
-        /// Its rest of life from now on.
+        /// The lease, from now on.
         lease: Lease,
-        /// `true` for a delayed unlock: the hold must not end before, also if its client ends.
+        /// `true` for a delayed unlock: the hold lasts for the lease, even if its client ends first.
         outlasts_client: bool,
     },
     /// Shows that a waiter of a fair lock is alive. Replies its [`QueuePosition`](super::QueuePosition).
