@@ -8,7 +8,7 @@
 //! Held ── last guard ends ──> Releasing ── no reply ──> InDoubt ── a later reply ──> Released
 //!  │                              └─ confirmed ──> Released, or Gone if the store did not have it
 //!  ├── offered to a local waiter ──> Offered ── accepted ──> HandedOver (else as Releasing)
-//!  ├── detached, or a delayed unlock ──> Left
+//!  ├── detached, or a delayed unlock ──> Left (as Releasing, if the store refuses the delayed unlock)
 //!  └── lease ended, or the store reported it ──> Lost
 //! ```
 
@@ -122,6 +122,8 @@ pub enum Event {
     },
     /// The store replied to a delayed unlock that it does not have the hold.
     DelayedUnlockNotHeld,
+    /// The store refused a delayed unlock, so the hold is released instead.
+    DelayedUnlockRefused,
 }
 
 /// What a transition depends on besides the state.
@@ -257,7 +259,9 @@ impl HoldState {
                 self.finish_lost(loss, Report::Lost, facts)
             }
             (Event::ReleaseDue, Lost(_)) => self.report(Report::Lost),
-            (Event::ReleaseDue, Releasing | InDoubt { .. } | Offered | Left) => self.send(0),
+            (Event::ReleaseDue, Releasing | InDoubt { .. } | Offered) => self.send(0),
+            // A retry of the release of an earlier guard: what the last guard left must not end with it.
+            (Event::ReleaseDue, Left) => self.report(Report::Done),
             (Event::ReleaseDue, Gone) => self.finish(Report::Gone, facts),
             (Event::ReleaseDue, HandedOver | Released) => self.finish(Report::Done, facts),
 
@@ -281,7 +285,7 @@ impl HoldState {
             (Event::ReleaseNotHeld { .. }, _) => self.in_phase(Gone).report(Report::Gone),
 
             // Only a release to zero removes the hold, so only then can "not held" mean its success.
-            (Event::ReleaseInDoubt { target: 0, sent }, Releasing | Offered | Left) => {
+            (Event::ReleaseInDoubt { target: 0, sent }, Releasing | Offered) => {
                 (self.in_phase(InDoubt { since: sent }), Action::None)
             }
             (Event::ReleaseInDoubt { .. }, _) => (self, Action::None),
@@ -301,6 +305,8 @@ impl HoldState {
             }
             (Event::DelayedUnlockDue { .. }, _) => self.send(1),
             (Event::DelayedUnlockNotHeld, _) => self.finish(Report::Gone, facts),
+            (Event::DelayedUnlockRefused, Left) => (self.in_phase(Releasing), Action::None),
+            (Event::DelayedUnlockRefused, _) => (self, Action::None),
         }
     }
 

@@ -75,7 +75,8 @@ fn following_event(previous: Option<Event>) -> Option<Event> {
         }
         Event::ReleaseFailed { .. } => Event::DelayedUnlockDue { until: at(8) },
         Event::DelayedUnlockDue { .. } => Event::DelayedUnlockNotHeld,
-        Event::DelayedUnlockNotHeld => return None,
+        Event::DelayedUnlockNotHeld => Event::DelayedUnlockRefused,
+        Event::DelayedUnlockRefused => return None,
     })
 }
 
@@ -231,6 +232,19 @@ fn a_delayed_unlock_ends_at_its_time_or_with_the_hold() {
 }
 
 #[test]
+fn only_a_refused_delayed_unlock_lets_a_release_end_what_the_last_guard_left() {
+    // The release of the first of two guards has no reply yet.
+    let (one_ended, _) = state(Phase::Held { confirmed: 2 }, 2).next(Event::GuardEnded, &FACTS);
+    for last_ends in [Event::GuardDetached, Event::UnlockDelayed] {
+        let (left, _) = one_ended.next(last_ends, &FACTS);
+        let done = Action::Finish { report: Report::Done, undo: None };
+        assert_eq!(left.next(Event::ReleaseDue, &FACTS), (left, done));
+        let (refused, _) = left.next(Event::DelayedUnlockRefused, &FACTS);
+        assert_eq!(refused.next(Event::ReleaseDue, &FACTS).1, Action::Send { target: 0 });
+    }
+}
+
+#[test]
 fn an_unanswered_release_is_sent_again_while_the_hold_or_the_request_is_known() {
     let in_doubt = state(Phase::InDoubt { since: at(4) }, 0);
     assert_eq!(in_doubt.release_end(&FACTS), FACTS.may_last_until);
@@ -243,7 +257,7 @@ proptest! {
     /// Whatever happens, a hold is sent no release after it was handed over or released, and no guard uses a hold that
     /// has ended.
     #[test]
-    fn a_hold_that_has_ended_stays_ended(steps in proptest::collection::vec(0..21_usize, 1..40)) {
+    fn a_hold_that_has_ended_stays_ended(steps in proptest::collection::vec(0..22_usize, 1..40)) {
         let events: Vec<_> = events().collect();
         let mut state = HoldState::granted(None);
         for step in steps {

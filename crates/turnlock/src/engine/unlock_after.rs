@@ -95,7 +95,7 @@ impl Shared {
                 Err(Error::InDoubt { name: hold.name.to_string(), source: failure.into_cause() })
             }
             Err(failure) => {
-                self.send_releases_in_background(hold);
+                self.release_refused(hold);
                 Err(failure.into_error(|| format!("the delayed unlock of lock {:?}", hold.name.as_str())))
             }
         }
@@ -111,7 +111,7 @@ impl Shared {
                 match shared.send_once(&delayed).await {
                     Ok(Sent::Confirmed { is_settled: true } | Sent::Ended(_)) => Ok(()),
                     Err(failure) if !failure.is_retryable() => {
-                        shared.send_releases_in_background(&delayed.hold);
+                        shared.release_refused(&delayed.hold);
                         Ok(())
                     }
                     Ok(Sent::Confirmed { .. }) | Err(_) => Err(()),
@@ -121,6 +121,12 @@ impl Shared {
             tokio::time::sleep(backoff.pause(fastrand::f64())).await;
             let _ = retry(attempt, retry::without_end(backoff)).await;
         });
+    }
+
+    /// Releases in the background a hold whose delayed unlock the store refused.
+    fn release_refused(self: &Arc<Self>, hold: &Arc<Hold>) {
+        hold.apply(Event::DelayedUnlockRefused);
+        self.send_releases_in_background(hold);
     }
 
     /// Sends the request once.
@@ -150,5 +156,88 @@ impl Shared {
         let mut inner = hold.inner();
         inner.state.doubt = sent.unsettled(inner.state.doubt);
         Ok(Sent::Confirmed { is_settled: inner.state.doubt.is_none() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use futures_util::future::BoxFuture;
+    use turnlock_core::model::{Reply, Step};
+    use turnlock_core::{ClientId, LockName};
+    use turnlock_store::{FailureKind, Memory, MemoryStore, ReplyFuture, Sent as SentAt, Signals, Store};
+
+    use super::*;
+    use crate::client::Client;
+    use crate::engine::{CheckedSettings, Engine};
+
+    /// A memory store that fails some steps.
+    #[derive(Debug)]
+    struct Faulty {
+        memory: Memory,
+        fault: Mutex<fn(&Step) -> Option<Failure>>,
+    }
+
+    impl Store for Faulty {
+        fn call(&self, step: Step, options: StepOptions) -> ReplyFuture<Reply> {
+            let fault = *self.fault.lock().expect("no panic");
+            match fault(&step) {
+                Some(failure) => Box::pin(std::future::ready(Err(failure))),
+                None => self.memory.call(step, options),
+            }
+        }
+
+        fn subscribe(&self, name: &LockName) -> BoxFuture<'static, ()> {
+            self.memory.subscribe(name)
+        }
+
+        fn unsubscribe(&self, name: &LockName) {
+            self.memory.unsubscribe(name);
+        }
+
+        fn attach(&self, signals: std::sync::Weak<dyn Signals>) {
+            self.memory.attach(signals);
+        }
+    }
+
+    fn client(fault: fn(&Step) -> Option<Failure>) -> (Client, Arc<Shared>, Arc<Faulty>) {
+        let id = ClientId::from_random([7; 16]);
+        let memory = Memory::new(MemoryStore::new(), id);
+        let store = Arc::new(Faulty { memory, fault: Mutex::new(fault) });
+        let engine = Engine::start(Arc::clone(&store) as _, id, CheckedSettings::default());
+        let shared = Arc::clone(&engine.shared);
+        (Client::new(engine), shared, store)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_repeated_release_of_an_inner_guard_does_not_end_a_delayed_unlock() {
+        let (client, shared, store) = client(|step| {
+            let in_doubt = Some(SentAt { connection: 1, at: clock::now() });
+            let failure = Failure { in_doubt, ..Failure::unavailable("no reply") };
+            matches!(step, Step::Release(_)).then_some(failure)
+        });
+        let lock = client.lock("left");
+        let guard = lock.lock().await.expect("free");
+        drop(guard.reenter().await.expect("held"));
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert_eq!(shared.background.pending(), 1, "the release of the inner guard is repeated");
+        guard.unlock_after(Duration::from_secs(600)).await.expect("held");
+        *store.fault.lock().expect("no panic") = |_| None;
+        shared.background.drained().await;
+        assert!(lock.is_locked().await.expect("a reply"), "released before its time");
+    }
+
+    #[tokio::test]
+    async fn a_refused_delayed_unlock_releases_the_lock() {
+        let (client, shared, _store) = client(|step| {
+            let refused = FailureKind::Unsupported("refused".to_owned());
+            matches!(step, Step::SetLease { .. }).then(|| Failure::refused(refused))
+        });
+        let lock = client.lock("left");
+        let guard = lock.lock().await.expect("free");
+        guard.unlock_after(Duration::from_secs(600)).await.expect_err("refused");
+        shared.background.drained().await;
+        assert!(!lock.is_locked().await.expect("a reply"), "it has no guard, and no end was set");
     }
 }
