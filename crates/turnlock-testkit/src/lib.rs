@@ -25,7 +25,6 @@ mod shared;
 mod stall_monitor;
 mod stalls;
 mod temp_dir;
-mod timed_out;
 mod trial;
 mod wait;
 
@@ -34,7 +33,6 @@ pub use servers::*;
 pub use shared::Shared;
 pub use stall_monitor::StallMonitor;
 pub use temp_dir::TempDir;
-pub use timed_out::TimedOut;
 pub use trial::{record_repeat, run, trial};
 pub use turnlock_core::error_chain;
-pub use wait::{eventually, in_time, within};
+pub use wait::{TimedOut, eventually, in_time, within};

@@ -1,9 +1,9 @@
 //! A child process that does not outlive its owner.
 
 use std::fs;
-use std::process::{Child, ChildStdin, ChildStdout, Command};
-
-use crate::servers::reaper;
+use std::io::Write;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::{Mutex, OnceLock};
 
 /// A running process. It is killed and awaited on drop, and killed if this program is killed.
 #[derive(Debug)]
@@ -13,7 +13,7 @@ impl Process {
     pub(crate) fn spawn(command: &mut Command) -> Self {
         let child = command.spawn();
         let child = child.unwrap_or_else(|error| panic!("{command:?} cannot be run: {error}"));
-        reaper::watch(child.id());
+        report_to_reaper('+', child.id());
         Self(child)
     }
 
@@ -51,6 +51,41 @@ impl Drop for Process {
         // A panic here would hide the panic that may be under way.
         let _ = self.0.kill();
         let _ = self.0.wait();
-        reaper::forget(self.0.id());
+        report_to_reaper('-', self.0.id());
     }
+}
+
+/// The reaper: a shell that reads which processes run, and kills them when its input ends.
+///
+/// Its input ends with this program, however that ends. It ignores the signals that a terminal or a time limit
+/// sends to the whole process group.
+const REAPER: &str = r#"
+trap '' INT TERM HUP
+running=' '
+while read -r change pid; do
+    case $change in
+        +) running="$running$pid " ;;
+        -) running="${running%%" $pid "*} ${running#*" $pid "}" ;;
+    esac
+done
+[ -z "${running# }" ] || kill -KILL $running
+"#;
+
+static REAPER_INPUT: OnceLock<Option<Mutex<ChildStdin>>> = OnceLock::new();
+
+/// Reports that a process runs (`+`) or has ended (`-`); its id may be reused then.
+fn report_to_reaper(change: char, id: u32) {
+    // Without a shell, only the owners of the processes end them, which is enough unless this program is
+    // killed.
+    if let Some(input) = REAPER_INPUT.get_or_init(start_reaper) {
+        let mut input = input.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let _ = writeln!(input, "{change} {id}");
+    }
+}
+
+fn start_reaper() -> Option<Mutex<ChildStdin>> {
+    let mut command = Command::new("sh");
+    command.args(["-c", REAPER]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    // Not awaited: it ends after this program.
+    command.spawn().ok()?.stdin.take().map(Mutex::new)
 }

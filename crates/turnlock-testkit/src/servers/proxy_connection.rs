@@ -12,7 +12,6 @@ use crate::servers::delay_queue::{DelayQueue, Progress};
 use crate::servers::fault_trigger::{Fault, FaultTrigger, NEEDLE_LIMIT};
 use crate::servers::held_request::HeldRequest;
 use crate::servers::proxy_state::{Mode, ProxyState};
-use crate::servers::reply_loss::ReplyLoss;
 use crate::servers::socket;
 
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +35,18 @@ enum End {
     Hold(u64),
     /// The proxy was dropped.
     Dropped,
+}
+
+/// How far a fault that loses a reply has progressed. The number identifies the armed fault.
+#[derive(Clone, Copy, Debug)]
+enum ReplyLoss {
+    None,
+    /// The request was read from the client and is in transit.
+    Seen(u64),
+    /// The server has the request.
+    Delivered(u64),
+    /// At least one byte of the reply is lost; the client's connection is closed next.
+    Done(u64),
 }
 
 /// Forwards bytes between a client and the server.

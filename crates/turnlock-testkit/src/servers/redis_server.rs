@@ -1,7 +1,9 @@
 //! A Redis server for one test.
 
 use std::fs::{self, File};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::hash::{BuildHasher, RandomState};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::ops::Range;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
@@ -11,7 +13,6 @@ use redis::{AsyncConnectionConfig, FromRedisValue, RedisResult};
 use tokio::time::Instant;
 
 use super::{clock_shim, socket};
-use crate::servers::port::free_port;
 use crate::servers::process::Process;
 use crate::servers::server_config::ServerConfig;
 use crate::temp_dir::TempDir;
@@ -25,6 +26,8 @@ const POLL: Duration = Duration::from_millis(5);
 const PROBE_LIMIT: Duration = Duration::from_secs(1);
 /// How many ports to try. A server with bad arguments exits on each of them.
 const PORTS: usize = 5;
+/// The ports for servers: below the ephemeral ports of common systems.
+const PORT_RANGE: Range<u16> = 10_240..32_768;
 
 /// A `redis-server` process on a loopback port, with its own temporary directory and without persistence.
 ///
@@ -288,4 +291,17 @@ impl RedisServer {
     fn log(&self) -> String {
         fs::read_to_string(self.log_path()).unwrap_or_else(|error| format!("(no log: {error})"))
     }
+}
+
+/// Returns a loopback port that is free now and outside the system's ephemeral range.
+fn free_port() -> u16 {
+    // Port 0 would give an ephemeral port. An outgoing connection or the listener of another test could get
+    // the same port before the server binds it, or while the server is stopped for a restart.
+    let random = RandomState::new();
+    let mut ports = (0_u64..1000).map(|n| {
+        let offset = random.hash_one(n) % u64::from(PORT_RANGE.end - PORT_RANGE.start);
+        PORT_RANGE.start + u16::try_from(offset).expect("an offset within the range of ports")
+    });
+    let is_free = |port: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();
+    ports.find(is_free).expect("a loopback port is free")
 }

@@ -4,15 +4,11 @@
 mod driver;
 mod driver_pipe;
 mod node_redlock;
-mod peer_error;
-mod peer_thread;
-mod pending_reply;
+mod peer;
 mod py_lock;
 mod redisson;
 
 pub use node_redlock::NodeRedlock;
-pub use peer_error::PeerError;
-pub use peer_thread::PeerThread;
-pub use pending_reply::PendingReply;
+pub use peer::{PeerError, PeerThread, PendingReply};
 pub use py_lock::PyLock;
 pub use redisson::Redisson;
