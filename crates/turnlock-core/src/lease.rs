@@ -58,17 +58,12 @@ impl Lease {
     ///
     /// [`LeaseError`] if the duration is out of bounds.
     pub fn new(duration: Duration) -> Result<Self, LeaseError> {
-        if duration.is_zero() {
-            return Err(LeaseError::Zero);
+        match u64::try_from(duration.as_nanos().div_ceil(1_000_000)) {
+            Ok(0) => Err(LeaseError::Zero),
+            _ if duration < Self::MIN => Err(LeaseError::TooShort(duration)),
+            Ok(millis) if duration <= Self::MAX => Ok(Self { millis }),
+            _ => Err(LeaseError::TooLong(duration)),
         }
-        if duration < Self::MIN {
-            return Err(LeaseError::TooShort(duration));
-        }
-        if duration > Self::MAX {
-            return Err(LeaseError::TooLong(duration));
-        }
-        let millis = duration.as_nanos().div_ceil(1_000_000);
-        Ok(Self { millis: u64::try_from(millis).map_err(|_| LeaseError::TooLong(duration))? })
     }
 
     /// Returns the lease in milliseconds, as on the wire.

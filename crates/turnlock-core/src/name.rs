@@ -6,7 +6,9 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use crate::{ClientId, Kind, OwnerId, slot};
+use crc::{CRC_16_XMODEM, Crc};
+
+use crate::{ClientId, Kind, OwnerId};
 
 /// The name of a lock or of another primitive, with its [`Kind`].
 ///
@@ -77,7 +79,11 @@ impl LockName {
         if len > Self::MAX_LEN {
             return Err(NameError::TooLong(len));
         }
-        let key = format!("{prefix}{name}").into_boxed_str();
+        Ok(Self::of_key(kind, format!("{prefix}{name}").into(), prefix.len()))
+    }
+
+    /// Creates the name of a primitive with this key, of which the prefix has `prefix_len` bytes.
+    fn of_key(kind: Kind, key: Box<str>, prefix_len: usize) -> Self {
         let channel = match kind {
             Kind::Lock | Kind::Spin | Kind::Fenced | Kind::Fair => prefixed("redisson_lock__channel", &key),
             Kind::Read | Kind::Write => prefixed("redisson_rwlock", &key),
@@ -87,9 +93,8 @@ impl LockName {
             // Nothing is published there. It only makes the name differ from those of other kinds.
             Kind::Plain => prefixed("turnlock_plain", &key),
         };
-        let common_len = channel.len();
-        let channel = channel.into_boxed_str();
-        Ok(Self(Arc::new(Inner { kind, key, channel, common_len, prefix_len: prefix.len() })))
+        let (common_len, channel) = (channel.len(), channel.into_boxed_str());
+        Self(Arc::new(Inner { kind, key, channel, common_len, prefix_len }))
     }
 
     /// The Redis pattern of the keys that hold client records.
@@ -97,14 +102,7 @@ impl LockName {
 
     /// Returns the name of a client's record.
     pub fn of_client(client: ClientId) -> Self {
-        let (key, prefix_len) = (format!("turnlock_client:{client}").into_boxed_str(), 0);
-        Self(Arc::new(Inner {
-            kind: Kind::Plain,
-            channel: key.clone(),
-            common_len: key.len(),
-            key,
-            prefix_len,
-        }))
+        Self::of_key(Kind::Plain, format!("turnlock_client:{client}").into(), 0)
     }
 
     /// Returns this name with the channel of one waiter of a fair lock.
@@ -118,8 +116,7 @@ impl LockName {
     /// Returns this name as the name of another kind of primitive.
     #[must_use]
     pub fn with_kind(&self, kind: Kind) -> Self {
-        let (prefix, name) = self.0.key.split_at(self.0.prefix_len);
-        Self::of(kind, prefix, name).unwrap_or_else(|_| self.clone())
+        Self::of_key(kind, self.0.key.clone(), self.0.prefix_len)
     }
 
     /// Returns the kind of primitive that the name stands for.
@@ -209,6 +206,24 @@ fn prefixed(prefix: &str, name: &str) -> String {
     if name.contains('{') { format!("{prefix}:{name}") } else { format!("{prefix}:{{{name}}}") }
 }
 
+const SLOTS: u16 = 16_384;
+const CHECKSUM: Crc<u16> = Crc::<u16>::new(&CRC_16_XMODEM);
+
+/// Returns the Redis Cluster slot of a key or of a sharded channel.
+///
+/// If the text has a non-empty hash tag (`{tag}`), only the tag is hashed.
+pub fn slot(text: &str) -> u16 {
+    CHECKSUM.checksum(hash_tag(text).as_bytes()) % SLOTS
+}
+
+fn hash_tag(text: &str) -> &str {
+    let tag = text.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map(|(tag, _)| tag);
+    match tag {
+        Some(tag) if !tag.is_empty() => tag,
+        _ => text,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -275,5 +290,17 @@ mod tests {
         assert_eq!(LockName::of(Kind::Lock, "p:", "").unwrap_err(), NameError::Empty);
         assert!(LockName::parse(&"x".repeat(LockName::MAX_LEN)).is_ok());
         assert_eq!(LockName::of(Kind::Lock, "p", &"x".repeat(4096)).unwrap_err(), NameError::TooLong(4097));
+    }
+
+    #[test]
+    fn slots_equal_those_of_redis() {
+        // Replies to `CLUSTER KEYSLOT` on Redis 7.0.
+        assert_eq!(slot("123456789"), 12_739);
+        assert_eq!(slot("foo"), 12_182);
+        assert_eq!(slot("user:{foo}:name"), slot("foo"));
+        assert_eq!(slot("{}foo"), slot("{}foo"));
+        assert_ne!(slot("{}foo"), slot("foo"));
+        assert_eq!(slot("a{foo}{bar}"), slot("foo"));
+        assert_eq!(slot("{foo"), CHECKSUM.checksum(b"{foo") % SLOTS);
     }
 }

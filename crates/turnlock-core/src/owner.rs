@@ -1,6 +1,6 @@
 //! The identities of clients and owners, as written on the wire.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
 use uuid::Uuid;
@@ -28,25 +28,11 @@ impl ClientId {
     ///
     /// A number must be used for one outermost hold and never again: the safety of late requests rests on it.
     pub fn owner(self, number: u64) -> OwnerId {
-        let mut buffer = [0; Hyphenated::LENGTH];
-        let uuid = self.0.hyphenated().encode_lower(&mut buffer);
-        let mut digits = [0; 20];
-        OwnerId([&*uuid, ":", decimal(number, &mut digits)].concat().into())
+        // One allocation for the text, since an owner is created for every hold.
+        let mut text = String::with_capacity(Hyphenated::LENGTH + ":18446744073709551615".len());
+        let _ = write!(text, "{self}:{number}");
+        OwnerId(text.into())
     }
-}
-
-/// Formats a number without an allocation, since an owner is created for every hold.
-fn decimal(mut number: u64, digits: &mut [u8; 20]) -> &str {
-    let mut start = digits.len();
-    loop {
-        start -= 1;
-        digits[start] = b'0' + u8::try_from(number % 10).unwrap_or_default();
-        number /= 10;
-        if number == 0 {
-            break;
-        }
-    }
-    std::str::from_utf8(&digits[start..]).unwrap_or_default()
 }
 
 impl fmt::Display for ClientId {

@@ -126,33 +126,19 @@ pub struct ReleaseTally {
     need: usize,
     servers: usize,
     held: usize,
-    under_way: usize,
-    freed: usize,
-    gone: usize,
+    /// The servers that confirmed the release.
+    pub freed: usize,
+    /// The servers that replied that the lock was not held any more.
+    pub gone: usize,
+    /// The servers that did not confirm the release, and will not.
+    pub failed: usize,
 }
 
 impl ReleaseTally {
     /// Creates a tally: `held` of `servers` servers granted the lock, and `need` of them are needed to hold
     /// it.
     pub fn new(servers: usize, need: usize, held: usize) -> Self {
-        Self { need, servers, held, under_way: held, freed: 0, gone: 0 }
-    }
-
-    /// Records that a server confirmed the release.
-    pub fn freed(&mut self) {
-        self.under_way = self.under_way.saturating_sub(1);
-        self.freed += 1;
-    }
-
-    /// Records that a server replied that the lock was not held any more.
-    pub fn gone(&mut self) {
-        self.under_way = self.under_way.saturating_sub(1);
-        self.gone += 1;
-    }
-
-    /// Records that a server did not confirm the release, and will not.
-    pub fn failed(&mut self) {
-        self.under_way = self.under_way.saturating_sub(1);
+        Self { need, servers, held, freed: 0, gone: 0, failed: 0 }
     }
 
     /// Returns the outcome once all servers have replied, or enough have confirmed.
@@ -165,7 +151,8 @@ impl ReleaseTally {
         }
         let not_held = self.servers - self.held + self.freed + self.gone;
         let can_stop = deadline_passed && not_held >= self.need;
-        if self.under_way > 0 && !can_stop {
+        let is_complete = self.freed + self.gone + self.failed >= self.held;
+        if !is_complete && !can_stop {
             return None;
         }
         Some(if self.gone > self.held.saturating_sub(self.need) {
@@ -258,10 +245,7 @@ mod tests {
     #[test]
     fn a_release_waits_for_enough_servers_and_not_for_dead_ones() {
         let release = |servers, need, held, freed, gone, failed| {
-            let mut tally = ReleaseTally::new(servers, need, held);
-            (0..freed).for_each(|_| tally.freed());
-            (0..gone).for_each(|_| tally.gone());
-            (0..failed).for_each(|_| tally.failed());
+            let tally = ReleaseTally { freed, gone, failed, ..ReleaseTally::new(servers, need, held) };
             [tally.outcome(false), tally.outcome(true)]
         };
         let (free, lost, doubt) =

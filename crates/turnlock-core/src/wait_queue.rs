@@ -56,26 +56,25 @@ impl<T> WaitQueue<T> {
 
     /// Returns `true` if this waiter is at the front.
     pub fn is_in_front(&self, ticket: Ticket) -> bool {
-        match self.waiters.front() {
-            Some(first) if first.ticket == ticket => true,
-            Some(first) if first.shares_front => {
-                self.waiters.iter().take(self.front_len()).any(|entry| entry.ticket == ticket)
-            }
-            _ => false,
-        }
+        self.front_entries().any(|entry| entry.ticket == ticket)
     }
 
     /// Returns the waiters at the front.
     pub fn front(&self) -> impl Iterator<Item = &T> {
-        self.waiters.range(..self.front_len()).map(|entry| &entry.waiter)
+        self.front_entries().map(|entry| &entry.waiter)
+    }
+
+    /// The first waiter, and those right behind it if they share the front with it.
+    fn front_entries(&self) -> impl Iterator<Item = &Entry<T>> {
+        let mut shares_front = true;
+        self.waiters.iter().enumerate().map_while(move |(position, entry)| {
+            shares_front &= entry.shares_front;
+            (position == 0 || shares_front).then_some(entry)
+        })
     }
 
     fn front_len(&self) -> usize {
-        match self.waiters.front() {
-            None => 0,
-            Some(first) if !first.shares_front => 1,
-            Some(_) => self.waiters.iter().take_while(|entry| entry.shares_front).count(),
-        }
+        self.front_entries().count()
     }
 
     /// Returns all waiters in order.

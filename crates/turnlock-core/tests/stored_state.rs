@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use turnlock_core::model::{AcquireOptions, Acquired, Claim, CounterOp, Item, Notification, Now, Released};
+use turnlock_core::model::{
+    self, AcquireOptions, Acquired, Claim, CounterOp, Item, Notification, Now, Released, Reply,
+};
 use turnlock_core::{Kind, Lease, LockName, Moment, OwnerId};
 
 #[derive(Clone, Debug)]
@@ -43,39 +45,41 @@ fn owner(number: usize) -> OwnerId {
 }
 
 fn apply(item: &mut Item, kind: Kind, now: Now, step: &Step) {
-    let name = LockName::of(kind, "", "n").expect("a valid name");
+    let name = name(kind);
     let options = |waits| AcquireOptions {
         lease: Lease::new(Duration::from_secs(5)).expect("a lease"),
         waits,
         highest_token: 7,
     };
-    // A kind without such a step returns an error, which changes nothing.
-    let _ = match *step {
+    let step = match *step {
         Step::Acquire { owner: number, target, permits, waits } => {
-            let owner = owner(number);
-            let claim = Claim { permits, ..Claim::new(&name, &owner, target) };
-            item.acquire(now, &claim, &options(waits)).map(drop)
+            let claim = Claim { permits, ..Claim::new(&name, &owner(number), target) };
+            model::Step::Acquire(claim, options(waits))
         }
         Step::Release { owner: number, target, permits, unsure } => {
-            let owner = owner(number);
-            item.release(now, &Claim { permits, unsure, ..Claim::new(&name, &owner, target) }).map(drop)
+            model::Step::Release(Claim { permits, unsure, ..Claim::new(&name, &owner(number), target) })
         }
         Step::Renew { owner: number } => {
-            let owner = owner(number);
-            item.renew(now, &Claim::new(&name, &owner, 1), Some(Lease::WATCHDOG)).map(drop)
+            model::Step::Renew(Claim::new(&name, &owner(number), 1), Some(Lease::WATCHDOG))
         }
-        Step::Heartbeat { owner: number } => item.heartbeat(now, &owner(number)).map(drop),
-        Step::Perform { op, request } => item.perform(now, kind, op, &owner(100 + request)).map(drop),
+        Step::Heartbeat { owner: number } => model::Step::Heartbeat(name, owner(number)),
+        Step::Perform { op, request } => model::Step::Perform(name, op, owner(100 + request)),
         Step::RemoveOwner { owner: number } => {
             let gone = owner(number);
             item.remove_owners(now, |owner| *owner == gone);
             assert!(!mentions(item, &gone));
-            Ok(())
+            return;
         }
     };
+    // A kind without such a step returns an error, and does nothing.
+    let mut before = item.clone();
+    if item.apply(now, &step).is_err() {
+        assert_eq!(item.snapshot(now), before.snapshot(now));
+        assert_eq!(item.is_free(now), before.is_free(now));
+    }
 }
 
-fn mentions(item: &Item, owner: &OwnerId) -> bool {
+fn mentions(item: &mut Item, owner: &OwnerId) -> bool {
     let owners = item.owners();
     owners.holders.iter().chain(&owners.waiters).any(|found| found == owner)
 }
@@ -94,9 +98,9 @@ proptest! {
                 let read: Item = serde_json::from_str(&text).expect("deserializable");
                 prop_assert_eq!(&read, &item, "{}", text);
                 // Every visible holder has an owner, so that it can be removed.
-                let snapshot = item.snapshot(now, kind).expect("its own kind");
+                let snapshot = item.snapshot(now);
                 for holder in snapshot.holders {
-                    prop_assert!(mentions(&item, &holder.owner));
+                    prop_assert!(mentions(&mut item, &holder.owner));
                 }
             }
         }
@@ -107,8 +111,19 @@ const NOW: Now = Now { moment: Moment::from_micros(0), wall: 5 };
 const OPTIONS: AcquireOptions = AcquireOptions { lease: Lease::WATCHDOG, waits: true, highest_token: 0 };
 
 fn acquire(item: &mut Item, kind: Kind, number: usize) -> Acquired {
-    let (name, owner) = (LockName::of(kind, "", "n").expect("a valid name"), owner(number));
-    item.acquire(NOW, &Claim::new(&name, &owner, 1), &OPTIONS).expect("its own kind").0
+    let claim = Claim::new(&name(kind), &owner(number), 1);
+    match item.apply(NOW, &model::Step::Acquire(claim, OPTIONS)) {
+        Ok((Reply::Acquired(reply), _)) => reply,
+        other => panic!("the reply to an acquire, and not {other:?}"),
+    }
+}
+
+fn name(kind: Kind) -> LockName {
+    LockName::of(kind, "", "n").expect("a valid name")
+}
+
+fn set_once(kind: Kind, permits: u64) -> model::Step {
+    model::Step::Perform(name(kind), CounterOp::SetOnce(permits), owner(9))
 }
 
 #[test]
@@ -117,7 +132,7 @@ fn removing_a_holder_notifies_the_next_waiter() {
         [Kind::Lock, Kind::Fenced, Kind::Fair, Kind::Write, Kind::Read, Kind::Semaphore, Kind::Permits]
     {
         let mut item = Item::new(kind);
-        let _ = item.perform(NOW, kind, CounterOp::SetOnce(1), &owner(9));
+        let _ = item.apply(NOW, &set_once(kind, 1));
         assert!(
             matches!(acquire(&mut item, kind, 1), Acquired::Granted | Acquired::GrantedWith { .. }),
             "{kind:?}"
@@ -142,9 +157,9 @@ fn a_removed_waiter_blocks_no_owner() {
         acquire(&mut fair, Kind::Fair, number);
     }
     assert_eq!(fair.remove_owners(NOW, |gone| *gone == owner(2)), Notification::None, "the lock is held");
-    let name = LockName::of(Kind::Fair, "", "n").expect("a valid name");
-    let released = fair.release(NOW, &Claim::new(&name, &owner(1), 0)).expect("its own kind");
-    assert_eq!(released, (Released::Freed, Notification::Waiter(owner(3))));
+    let release = model::Step::Release(Claim::new(&name(Kind::Fair), &owner(1), 0));
+    let released = (Reply::Released(Released::Freed), Notification::Waiter(owner(3)));
+    assert_eq!(fair.apply(NOW, &release), Ok(released));
     let mut both = Item::new(Kind::Read);
     acquire(&mut both, Kind::Read, 1);
     acquire(&mut both, Kind::Write, 2);
@@ -161,10 +176,10 @@ fn tokens_and_permits_survive_a_reboot() {
     assert_eq!(acquire(&mut fenced, Kind::Fenced, 2), Acquired::GrantedWith { token: 6 });
     for kind in [Kind::Semaphore, Kind::Permits] {
         let mut item = Item::new(kind);
-        item.perform(NOW, kind, CounterOp::SetOnce(1), &owner(9)).expect("its own kind");
+        item.apply(NOW, &set_once(kind, 1)).expect("its own kind");
         acquire(&mut item, kind, 1);
         item.reset_after_reboot(NOW);
-        assert_eq!(item.snapshot(NOW, kind).expect("its own kind").number, Some(1), "{kind:?}");
+        assert_eq!(item.snapshot(NOW).number, Some(1), "{kind:?}");
         assert_eq!(
             acquire(&mut item, kind, 1),
             Acquired::Granted,
@@ -182,12 +197,12 @@ fn the_stored_names_are_those_of_the_file_format() {
     }
     assert!(stored(&fair).contains("\"believed_until\""), "{}", stored(&fair));
     let mut semaphore = Item::new(Kind::Semaphore);
-    semaphore.perform(NOW, Kind::Semaphore, CounterOp::SetOnce(2), &owner(9)).expect("its own kind");
+    semaphore.apply(NOW, &set_once(Kind::Semaphore, 2)).expect("its own kind");
     for number in 1..=2 {
         acquire(&mut semaphore, Kind::Semaphore, number);
     }
-    let name = LockName::of(Kind::Semaphore, "", "n").expect("a valid name");
-    semaphore.release(NOW, &Claim::new(&name, &owner(1), 0)).expect("its own kind");
+    let release = model::Step::Release(Claim::new(&name(Kind::Semaphore), &owner(1), 0));
+    semaphore.apply(NOW, &release).expect("its own kind");
     semaphore.remove_owners(NOW, |gone| *gone == owner(2));
     let text = stored(&semaphore);
     assert!(text.contains("\"GivenBack\"") && text.contains("\"Void\""), "{text}");

@@ -1,20 +1,19 @@
 use std::cell::Cell;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use rusqlite::{Connection, OpenFlags, OptionalExtension, Transaction, TransactionBehavior};
+use rusqlite::{Connection, OpenFlags, OptionalExtension, Params, TransactionBehavior};
 use turnlock_core::model::{Acquired, Reply, Step};
 use turnlock_core::{ClientId, Kind, LockName, Moment};
 use turnlock_store::row::{self, Table};
 use turnlock_store::{Failure, FoundKeys, Search, clock};
 
 use super::file_error::FileError;
-use super::file_table::{self, FileTable, PendingWakeup};
+use super::file_table::{self, FileTable};
 use super::presence::{self, Presence};
 use super::store_path::StorePath;
 use super::wakeups::Wakeups;
@@ -53,19 +52,16 @@ impl Database {
         if steps.iter().all(|step| matches!(step, Step::Inspect(_))) {
             // Dead clients are left out, but nothing is written.
             self.reopen_if_replaced()?;
-            let sql = self.connection.transaction()?;
-            let mut table = FileTable::new(&sql, &self.store_path);
-            return Ok((row::execute(&mut table, steps, clock::both(), me)?.replies, 0));
+            return self.read(|table| Ok((row::execute(table, steps, clock::both(), me)?.replies, 0)));
         }
-        let store_path = self.store_path.clone();
-        let (replies, wakeups) = self.transact(|sql| {
+        let (replies, wakeups) = self.transact(|table| {
             // The transaction has the write lock by now, so moments are monotonic from one step to the next.
             let now = clock::both();
-            let executed = row::execute(&mut FileTable::new(sql, &store_path), steps, now, me)?;
+            let executed = row::execute(table, steps, now, me)?;
             if steps.iter().any(|step| matches!(step, Step::SetLease { outlasts_client: true, .. })) {
-                boot::record_clock(sql, now.moment)?;
+                boot::record_clock(table.sql, now.moment)?;
             }
-            Ok((executed.replies, file_table::subscribers(sql, &executed.freed)?))
+            Ok((executed.replies, table.subscribers(&executed.freed)?))
         })?;
         let notified = u32::try_from(wakeups.len()).unwrap_or(u32::MAX);
         self.wake(wakeups);
@@ -102,22 +98,18 @@ impl Database {
     /// Returns the kind found under a name.
     pub(super) fn kind_of(&mut self, name: &LockName) -> Result<Option<Kind>, FileError> {
         self.reopen_if_replaced()?;
-        let sql = self.connection.transaction()?;
-        let now = clock::both();
-        let mut table = FileTable::new(&sql, &self.store_path);
-        let Some(mut row) = table.load(name.key())? else { return Ok(None) };
-        row.remove_dead_clients(self.presence.client(), now, |client| table.is_alive(client));
-        Ok(row.remembered_kind(now))
+        let me = self.presence.client();
+        self.read(|table| {
+            let now = clock::both();
+            let Some(mut row) = table.load(name.key())? else { return Ok(None) };
+            row.remove_dead_clients(me, now, |client| table.is_alive(client));
+            Ok(row.remembered_kind(now))
+        })
     }
 
     /// Stores the record of a client.
     pub(super) fn write_client_record(&mut self, client: ClientId, record: &str) -> Result<(), FileError> {
-        let client = client.to_string();
-        self.transact(|sql| {
-            let insert = "INSERT OR REPLACE INTO clients VALUES (?1, ?2)";
-            sql.prepare_cached(insert)?.execute([&*client, record])?;
-            Ok(())
-        })
+        self.write("INSERT OR REPLACE INTO clients VALUES (?1, ?2)", (client.to_string(), record))
     }
 
     /// Returns the records of these clients, in order.
@@ -133,48 +125,52 @@ impl Database {
     }
 
     /// Stores a subscription of this client to a name.
-    pub(super) fn subscribe(&mut self, name: &LockName, subscription: u64) -> Result<(), FileError> {
-        let (key, channel, client) = (name.key(), name.channel(), self.presence.client().to_string());
-        let number = i64::try_from(subscription).unwrap_or(i64::MAX);
-        self.transact(|sql| {
-            let insert = "INSERT OR REPLACE INTO listeners VALUES (?1, ?2, ?3, ?4)";
-            sql.prepare_cached(insert)?.execute((key, channel, client, number))?;
-            Ok(())
-        })
+    pub(super) fn subscribe(&mut self, name: &LockName, subscription: i64) -> Result<(), FileError> {
+        let client = self.presence.client().to_string();
+        let line = (name.key(), name.channel(), client, subscription);
+        self.write("INSERT OR REPLACE INTO listeners VALUES (?1, ?2, ?3, ?4)", line)
     }
 
-    pub(super) fn unsubscribe(&mut self, subscription: u64) -> Result<(), FileError> {
+    pub(super) fn unsubscribe(&mut self, subscription: i64) -> Result<(), FileError> {
         let client = self.presence.client().to_string();
-        let number = i64::try_from(subscription).unwrap_or(i64::MAX);
-        self.transact(|sql| {
-            let delete = "DELETE FROM listeners WHERE client = ?1 AND number = ?2";
-            sql.prepare_cached(delete)?.execute((client, number))?;
-            Ok(())
-        })
+        self.write("DELETE FROM listeners WHERE client = ?1 AND number = ?2", (client, subscription))
     }
 
     /// Watches from now on whether the other clients that hold a name or wait for it are alive.
-    pub(super) fn watch_blockers(&mut self, name: &LockName) {
-        let mut load_blockers = || -> Result<_, FileError> {
-            let sql = self.connection.transaction()?;
-            let row = FileTable::new(&sql, &self.store_path).load(name.key())?;
-            Ok(row.map_or_else(Vec::new, |row| row.others(self.presence.client())))
-        };
-        match load_blockers() {
+    fn watch_blockers(&mut self, name: &LockName) {
+        let me = self.presence.client();
+        match self.read(|table| Ok(table.load(name.key())?.map_or_else(Vec::new, |row| row.others(me)))) {
             Ok(clients) => self.wakeups.watch(name.key(), clients),
             Err(error) => tracing::debug!(%name, ?error, "dead holders are not watched, will poll"),
         }
     }
 
+    /// Runs one transaction that only reads.
+    fn read<T>(
+        &mut self,
+        work: impl FnOnce(&mut FileTable<'_>) -> Result<T, FileError>,
+    ) -> Result<T, FileError> {
+        let sql = self.connection.transaction()?;
+        work(&mut FileTable::new(&sql, &self.store_path))
+    }
+
+    /// Executes one statement that writes.
+    fn write(&mut self, statement: &str, params: impl Params) -> Result<(), FileError> {
+        self.transact(|table| {
+            table.sql.prepare_cached(statement)?.execute(params)?;
+            Ok(())
+        })
+    }
+
     /// Runs one transaction that writes.
     fn transact<T>(
         &mut self,
-        work: impl FnOnce(&Transaction<'_>) -> Result<T, FileError>,
+        work: impl FnOnce(&mut FileTable<'_>) -> Result<T, FileError>,
     ) -> Result<T, FileError> {
         self.reopen_if_replaced()?;
         let sql = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         self.presence.ensure()?;
-        let outcome = work(&sql)?;
+        let outcome = work(&mut FileTable::new(&sql, &self.store_path))?;
         sql.commit().map_err(FileError::Commit)?;
         Ok(outcome)
     }
@@ -191,8 +187,9 @@ impl Database {
         Ok(())
     }
 
-    fn wake(&mut self, pending: Vec<PendingWakeup>) {
-        for PendingWakeup { client, subscription } in pending {
+    /// Wakes clients by their subscriptions.
+    fn wake(&mut self, subscriptions: Vec<(ClientId, i64)>) {
+        for (client, subscription) in subscriptions {
             if let Some(wakeups) = Wakeups::of(client) {
                 wakeups.wake(subscription);
             } else if !wake_pipe::wake(&self.store_path, client, subscription) {
@@ -227,10 +224,7 @@ fn connect_once(store_path: &StorePath, presence: &Presence) -> Result<Connectio
     let mut connection = Connection::open_with_flags(&store_path.database, flags)?;
     connection.busy_handler(Some(retry_busy))?;
     connection.set_prepared_statement_cache_capacity(32);
-    if schema::is_foreign(&connection)? {
-        return Err(FileError::foreign(store_path, "a database of another program"));
-    }
-    schema::set_up(&mut connection)?;
+    schema::set_up(&mut connection, store_path)?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let is_in_use = presence::remove_dead(store_path);
     schema::migrate(&transaction, boot::id().as_deref(), clock::both(), is_in_use)?;
@@ -241,7 +235,7 @@ fn connect_once(store_path: &StorePath, presence: &Presence) -> Result<Connectio
 }
 
 fn identity_of(store_path: &StorePath) -> Option<(u64, u64)> {
-    fs::metadata(&store_path.database).ok().map(|metadata| (metadata.dev(), metadata.ino()))
+    fs::metadata(&store_path.database).ok().map(|metadata| presence::identity(&metadata))
 }
 
 thread_local! {
@@ -249,11 +243,7 @@ thread_local! {
     static BUSY_DEADLINE: Cell<Moment> = const { Cell::new(Moment::NEVER) };
 }
 
-/// Sets how long this thread waits, from now on, while other processes have the file locked.
-pub(super) fn set_busy_timeout(limit: Duration) {
-    set_busy_deadline(clock::now() + limit);
-}
-
+/// Sets until when this thread waits while other processes have the file locked.
 pub(super) fn set_busy_deadline(deadline: Moment) {
     BUSY_DEADLINE.set(deadline);
 }

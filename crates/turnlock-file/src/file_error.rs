@@ -24,9 +24,9 @@ pub(super) enum FileError {
 }
 
 impl FileError {
-    /// An error of the operating system with this file.
-    pub(super) fn from_path(path: &Path, error: &io::Error) -> Self {
-        Self::Io(io::Error::new(error.kind(), format!("{}: {error}", path.display())))
+    /// Converts an error of the operating system with this file.
+    pub(super) fn at(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        |error| Self::Io(io::Error::new(error.kind(), format!("{}: {error}", path.display())))
     }
 
     /// The file is not a store.

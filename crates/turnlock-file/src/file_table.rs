@@ -11,7 +11,7 @@ use super::store_path::StorePath;
 
 /// The rows of a store, inside one transaction. A row is stored as JSON.
 pub(super) struct FileTable<'a> {
-    sql: &'a Transaction<'a>,
+    pub(super) sql: &'a Transaction<'a>,
     store_path: &'a StorePath,
     /// The texts that were read, to skip a write without a change.
     texts: HashMap<Box<str>, String>,
@@ -22,9 +22,26 @@ impl<'a> FileTable<'a> {
         Self { sql, store_path, texts: HashMap::new() }
     }
 
-    fn load_text(&self, key: &str) -> Result<Option<String>, FileError> {
+    /// Reads a row, and its text.
+    fn read(&self, key: &str) -> Result<Option<(Row, String)>, FileError> {
         let mut select = self.sql.prepare_cached("SELECT row FROM items WHERE key = ?1")?;
-        Ok(select.query_row([key], |row| row.get(0)).optional()?)
+        let text: Option<String> = select.query_row([key], |row| row.get(0)).optional()?;
+        text.map(|text| Ok((parse(key, &text)?, text))).transpose()
+    }
+
+    /// Returns the clients to wake after the commit, with the numbers of their subscriptions to `freed` names.
+    pub(super) fn subscribers(&self, freed: &[LockName]) -> Result<Vec<(ClientId, i64)>, FileError> {
+        let mut subscriptions = Vec::new();
+        for name in freed {
+            let select = "SELECT client, number FROM listeners WHERE key = ?1 AND channel = ?2";
+            let mut select = self.sql.prepare_cached(select)?;
+            let mut rows = select.query((name.key(), name.channel()))?;
+            while let Some(row) = rows.next()? {
+                let (client, number): (String, i64) = row.try_into()?;
+                subscriptions.extend(ClientId::from_wire(&client).map(|client| (client, number)));
+            }
+        }
+        Ok(subscriptions)
     }
 
     fn failure(&self, error: FileError) -> Failure {
@@ -34,11 +51,11 @@ impl<'a> FileTable<'a> {
 
 impl Table for FileTable<'_> {
     fn load(&mut self, key: &str) -> Result<Option<Row>, Failure> {
-        let text = self.load_text(key).map_err(|error| self.failure(error))?;
-        let Some(text) = text else { return Ok(None) };
-        let row = parse(key, &text).map_err(|error| self.failure(error))?;
-        self.texts.insert(key.into(), text);
-        Ok(Some(row))
+        let found = self.read(key).map_err(|error| self.failure(error))?;
+        Ok(found.map(|(row, text)| {
+            self.texts.insert(key.into(), text);
+            row
+        }))
     }
 
     fn replace(&mut self, key: &str, row: Option<Row>) -> Result<(), Failure> {
@@ -74,30 +91,4 @@ pub(super) fn write(
 /// Parses the text of a row.
 pub(super) fn parse(key: &str, text: &str) -> Result<Row, FileError> {
     serde_json::from_str(text).map_err(|error| FileError::unreadable(key, &error))
-}
-
-/// A client to wake after the commit, with the number of its subscription.
-pub(super) struct PendingWakeup {
-    pub(super) client: ClientId,
-    pub(super) subscription: u64,
-}
-
-/// Returns the subscribers of the names that were freed.
-pub(super) fn subscribers(
-    sql: &Transaction<'_>,
-    freed: &[LockName],
-) -> Result<Vec<PendingWakeup>, FileError> {
-    let mut wakeups = Vec::new();
-    for name in freed {
-        let select = "SELECT client, number FROM listeners WHERE key = ?1 AND channel = ?2";
-        let mut select = sql.prepare_cached(select)?;
-        let mut rows = select.query((name.key(), name.channel()))?;
-        while let Some(row) = rows.next()? {
-            let (client, number): (String, i64) = (row.get(0)?, row.get(1)?);
-            if let (Some(client), Ok(subscription)) = (ClientId::from_wire(&client), u64::try_from(number)) {
-                wakeups.push(PendingWakeup { client, subscription });
-            }
-        }
-    }
-    Ok(wakeups)
 }

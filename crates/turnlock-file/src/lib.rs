@@ -66,18 +66,14 @@ impl File {
         let open = {
             let (store_path, wakeups) = (store_path.clone(), Arc::clone(&wakeups));
             move || {
-                database::set_busy_timeout(limit);
+                database::set_busy_deadline(clock::now() + limit);
                 let presence = Arc::new(Presence::new(&store_path, client));
-                Database::open(store_path, Arc::clone(&presence), wakeups)
-                    .map(|database| (database, presence))
+                let database = Database::open(store_path.clone(), Arc::clone(&presence), wakeups)?;
+                Ok::<_, FileError>((WakePipe::open(&store_path, client)?, Worker::start(database)?, presence))
             }
         };
         let opened = tokio::task::spawn_blocking(open).await.map_err(|_| OpenError::RuntimeGone)?;
-        let start = |(database, presence)| {
-            Ok::<_, FileError>((WakePipe::open(&store_path, client)?, Worker::start(database)?, presence))
-        };
-        let started = opened.and_then(start);
-        let (pipe, worker, presence) = started.map_err(|error| error.into_open_error(&store_path))?;
+        let (pipe, worker, presence) = opened.map_err(|error| error.into_open_error(&store_path))?;
         wakeups.register(client);
         let wakeup_task = tokio::spawn(wakeups::run(Arc::clone(&wakeups), pipe));
         Ok(Self { store_path, worker, wakeups, presence, wakeup_task })
@@ -144,12 +140,12 @@ impl Store for File {
         }
     }
 
-    fn directory(&self) -> Option<&dyn Directory> {
-        Some(self)
+    fn directory(&self) -> &dyn Directory {
+        self
     }
 
-    fn examination(&self) -> Option<&dyn Examination> {
-        Some(self)
+    fn examination(&self) -> &dyn Examination {
+        self
     }
 
     fn attach(&self, signals: Weak<dyn Signals>) {

@@ -110,9 +110,13 @@ fn path_of(store_path: &StorePath, client: ClientId) -> PathBuf {
 }
 
 fn is_at(file: &File, path: &PathBuf) -> bool {
-    let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
     match (file.metadata(), fs::metadata(path)) {
-        (Ok(open), Ok(found)) => identity(open) == identity(found),
+        (Ok(open), Ok(found)) => identity(&open) == identity(&found),
         _ => false,
     }
+}
+
+/// Returns device and inode of a file.
+pub(super) fn identity(metadata: &fs::Metadata) -> (u64, u64) {
+    (metadata.dev(), metadata.ino())
 }

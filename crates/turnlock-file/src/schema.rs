@@ -9,23 +9,20 @@ use turnlock_core::model::Now;
 use super::boot;
 use super::file_error::FileError;
 use super::file_table;
-use super::store_path::APPLICATION_ID;
+use super::store_path::{APPLICATION_ID, StorePath};
 
 const FORMAT: u32 = 1;
 
-/// Returns `true` if the file is a database, but not a store.
-pub(super) fn is_foreign(connection: &Connection) -> rusqlite::Result<bool> {
+/// Makes an empty file a store, and configures the connection. Rejects a database that is not a store.
+pub(super) fn set_up(connection: &mut Connection, store_path: &StorePath) -> Result<(), FileError> {
     // The id is read last: another process writes it with the first page.
     let pages: u32 = connection.pragma_query_value(None, "page_count", |row| row.get(0))?;
     let id: u32 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
-    Ok(pages > 0 && id != APPLICATION_ID)
-}
-
-/// Makes an empty file a store, and configures the connection.
-pub(super) fn set_up(connection: &mut Connection) -> Result<(), FileError> {
-    // The application id comes first and not through the WAL, so that it is in the file before anything else.
-    let id: u32 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
     if id != APPLICATION_ID {
+        if pages > 0 {
+            return Err(FileError::foreign(store_path, "a database of another program"));
+        }
+        // The application id comes first and not through the WAL, so that it is in the file before anything else.
         connection.pragma_update(None, "application_id", APPLICATION_ID)?;
     }
     let mode: String = connection.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0))?;

@@ -100,7 +100,7 @@ impl StorePath {
     pub(super) fn prepare(&self) -> Result<(), FileError> {
         let directory = self.database.parent().unwrap_or(Path::new("/"));
         if self.is_default {
-            private_directory(directory).map_err(|error| FileError::from_path(directory, &error))?;
+            private_directory(directory).map_err(FileError::at(directory))?;
         } else if !directory.is_dir() {
             return Err(FileError::BadPath(format!(
                 "the directory {} does not exist: create it, or use another path",
@@ -112,13 +112,12 @@ impl StorePath {
             let others = [&*self.database, &*self.clients].into_iter().filter(|path| path.exists());
             std::iter::once(directory).chain(others).try_for_each(file_system::check)?;
         }
-        let exists =
-            self.database.try_exists().map_err(|error| FileError::from_path(&self.database, &error))?;
+        let exists = self.database.try_exists().map_err(FileError::at(&self.database))?;
         if exists {
             self.recognize()?;
         }
-        self.create_clients_directory().map_err(|error| FileError::from_path(&self.clients, &error))?;
-        if !exists && !self.create().map_err(|error| FileError::from_path(&self.database, &error))? {
+        self.create_clients_directory().map_err(FileError::at(&self.clients))?;
+        if !exists && !self.create().map_err(FileError::at(&self.database))? {
             self.recognize()?;
         }
         Ok(())
@@ -170,8 +169,7 @@ impl StorePath {
     /// `SQLite`: to open and close the file in any other way would end the locks that other connections of
     /// this process have.
     fn recognize(&self) -> Result<(), FileError> {
-        let found =
-            fs::metadata(&self.database).map_err(|error| FileError::from_path(&self.database, &error))?;
+        let found = fs::metadata(&self.database).map_err(FileError::at(&self.database))?;
         if !found.is_file() {
             return Err(FileError::foreign(self, "a directory or a device"));
         }

@@ -38,26 +38,17 @@ impl WakePipe {
     /// # Cancel safety
     ///
     /// No number is split, since each is written by one call.
-    pub(super) async fn next(&mut self) -> io::Result<u64> {
+    pub(super) async fn next(&mut self) -> io::Result<i64> {
         let mut number = [0; 8];
-        loop {
-            self.receiver.readable().await?;
-            match self.receiver.try_read(&mut number) {
-                Ok(8) => return Ok(u64::from_be_bytes(number)),
-                // Cannot happen while this client has the pipe open for writing.
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(read) => drop(self.receiver.read_exact(&mut number[read..]).await?),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Err(error),
-            }
-        }
+        self.receiver.read_exact(&mut number).await?;
+        Ok(i64::from_be_bytes(number))
     }
 }
 
 /// Wakes a client of another process. Returns `false` if the client does not exist.
 ///
 /// A full pipe is no failure: there is enough in it to wake the client.
-pub(super) fn wake(store_path: &StorePath, client: ClientId, subscription: u64) -> bool {
+pub(super) fn wake(store_path: &StorePath, client: ClientId, subscription: i64) -> bool {
     let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
     let pipe = std::fs::OpenOptions::new().write(true).custom_flags(flags).open(path_of(store_path, client));
     match pipe {

@@ -1,5 +1,5 @@
-use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, OnceLock, Weak};
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, OnceLock, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -26,17 +26,16 @@ pub(super) struct Wakeups {
 
 #[derive(Default)]
 struct State {
-    last: u64,
-    numbers: HashMap<LockName, u64>,
-    names: HashMap<u64, LockName>,
+    last: i64,
+    names: HashMap<i64, LockName>,
     /// The subscriptions to names with this key.
-    by_key: HashMap<Box<str>, BTreeSet<u64>>,
+    by_key: HashMap<Box<str>, HashMap<LockName, i64>>,
     /// The other clients that hold a key, or wait for it.
     blockers: HashMap<Box<str>, Vec<ClientId>>,
 }
 
 /// The clients of this process, which wake each other without a pipe.
-static CLIENTS: Mutex<Option<HashMap<ClientId, Weak<Wakeups>>>> = Mutex::new(None);
+static CLIENTS: LazyLock<Mutex<HashMap<ClientId, Weak<Wakeups>>>> = LazyLock::new(Mutex::default);
 
 /// How often to check whether the blockers are alive.
 const CHECK_INTERVAL: Duration = Duration::from_millis(200);
@@ -53,29 +52,27 @@ impl Wakeups {
     /// Makes this client known to the others of this process, which wake it directly from now on.
     pub(super) fn register(self: &Arc<Self>, client: ClientId) {
         let mut clients = CLIENTS.lock();
-        let clients = clients.get_or_insert_default();
         clients.retain(|_, wakeups| wakeups.strong_count() > 0);
         clients.insert(client, Arc::downgrade(self));
     }
 
     /// Returns the wake-ups of a client, if it belongs to this process.
     pub(super) fn of(client: ClientId) -> Option<Arc<Self>> {
-        CLIENTS.lock().as_ref()?.get(&client)?.upgrade()
+        CLIENTS.lock().get(&client)?.upgrade()
     }
 
     /// Adds a subscription to a name, and returns its number. Replaces an earlier one.
-    pub(super) fn subscribe(&self, name: &LockName) -> u64 {
+    pub(super) fn subscribe(&self, name: &LockName) -> i64 {
         let mut state = self.state.lock();
         state.forget(name);
         state.last += 1;
         let number = state.last;
-        state.numbers.insert(name.clone(), number);
         state.names.insert(number, name.clone());
-        state.by_key.entry(name.key().into()).or_default().insert(number);
+        state.by_key.entry(name.key().into()).or_default().insert(name.clone(), number);
         number
     }
 
-    pub(super) fn unsubscribe(&self, name: &LockName) -> Option<u64> {
+    pub(super) fn unsubscribe(&self, name: &LockName) -> Option<i64> {
         self.state.lock().forget(name)
     }
 
@@ -92,7 +89,7 @@ impl Wakeups {
     }
 
     /// Handles a wake-up for a subscription.
-    pub(super) fn wake(&self, subscription: u64) {
+    pub(super) fn wake(&self, subscription: i64) {
         let name = self.state.lock().names.get(&subscription).cloned();
         if let (Some(name), Some(signals)) = (name, self.signals()) {
             signals.freed(&name);
@@ -110,10 +107,6 @@ impl Wakeups {
         self.signals.get()?.upgrade()
     }
 
-    fn is_watching(&self) -> bool {
-        !self.state.lock().blockers.is_empty()
-    }
-
     /// Wakes the waiters of keys that a dead client blocks.
     fn check_blockers(&self) {
         let watched: Vec<_> =
@@ -124,8 +117,7 @@ impl Wakeups {
             }
             let mut state = self.state.lock();
             state.blockers.remove(&key);
-            let numbers = state.by_key.get(&key).into_iter().flatten();
-            let names: Vec<_> = numbers.filter_map(|number| state.names.get(number)).cloned().collect();
+            let names: Vec<_> = state.by_key.get(&key).into_iter().flat_map(HashMap::keys).cloned().collect();
             drop(state);
             if let Some(signals) = self.signals() {
                 for name in &names {
@@ -137,16 +129,14 @@ impl Wakeups {
 }
 
 impl State {
-    fn forget(&mut self, name: &LockName) -> Option<u64> {
-        let number = self.numbers.remove(name)?;
-        self.names.remove(&number);
-        if let Some(numbers) = self.by_key.get_mut(name.key()) {
-            numbers.remove(&number);
-            if numbers.is_empty() {
-                self.by_key.remove(name.key());
-                self.blockers.remove(name.key());
-            }
+    fn forget(&mut self, name: &LockName) -> Option<i64> {
+        let subscriptions = self.by_key.get_mut(name.key())?;
+        let number = subscriptions.remove(name)?;
+        if subscriptions.is_empty() {
+            self.by_key.remove(name.key());
+            self.blockers.remove(name.key());
         }
+        self.names.remove(&number);
         Some(number)
     }
 }
@@ -156,10 +146,10 @@ pub(super) async fn run(wakeups: Arc<Wakeups>, mut pipe: WakePipe) {
     // Outside the loop, so that wake-ups do not postpone the next check.
     let mut next_check = None;
     loop {
-        if wakeups.is_watching() {
-            next_check.get_or_insert_with(|| Instant::now() + CHECK_INTERVAL);
-        } else {
+        if wakeups.state.lock().blockers.is_empty() {
             next_check = None;
+        } else {
+            next_check.get_or_insert_with(|| Instant::now() + CHECK_INTERVAL);
         }
         let check = async {
             match next_check {

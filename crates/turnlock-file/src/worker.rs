@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::database::{Database, set_busy_deadline, set_busy_timeout};
+use super::database::{Database, set_busy_deadline};
 use super::file_error::FileError;
 use turnlock_store::clock;
 
@@ -53,7 +53,7 @@ impl Worker {
         work: impl FnOnce(&mut Database) -> Result<(), FileError> + Send + 'static,
     ) {
         let job: Job = Box::new(move |database| {
-            set_busy_timeout(limit);
+            set_busy_deadline(clock::now() + limit);
             if let Err(error) = work(database) {
                 tracing::debug!(?error, "background job on the store file failed");
             }

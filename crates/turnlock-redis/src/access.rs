@@ -11,7 +11,7 @@ use turnlock_store::Secret;
 #[cfg(not(feature = "tls"))]
 use turnlock_store::{Failure, FailureKind};
 
-use super::handshake::{HandshakeStream, Stream};
+use super::handshake::{HandshakeStream, Stream, explain_plain};
 #[cfg(feature = "tls")]
 pub use super::tls_dialler::TlsDialler;
 
@@ -70,19 +70,6 @@ pub struct Access {
 }
 
 impl Access {
-    /// Settings for a server without authentication.
-    #[cfg(test)]
-    pub(super) fn for_tests() -> Self {
-        Self {
-            username: None,
-            password: None,
-            database: 0,
-            client_name: None,
-            connect_limit: Duration::from_secs(5),
-            tls: None,
-        }
-    }
-
     /// Opens a stream to the server, with TLS if configured. Sends no Redis command.
     ///
     /// # Errors
@@ -94,7 +81,7 @@ impl Access {
                 let stream = TcpStream::connect((&**host, *port)).await?;
                 stream.set_nodelay(true)?;
                 match &self.tls {
-                    None => Ok(Box::pin(HandshakeStream::plain(stream))),
+                    None => Ok(Box::pin(HandshakeStream::new(stream, explain_plain))),
                     Some(tls) => tls.encrypt(stream, host, self.connect_limit).await,
                 }
             }

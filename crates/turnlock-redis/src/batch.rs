@@ -13,7 +13,7 @@ use turnlock_core::LockName;
 
 use crate::connection::{Connection, LiveConnection};
 use crate::failure;
-use crate::reply::{Reply, RequestError};
+use crate::reply::Reply;
 use crate::script_call::{By, ScriptCall};
 use turnlock_store::{Failure, FailureKind};
 
@@ -47,7 +47,7 @@ pub(crate) struct QueuedStep {
     pub(crate) reply_to: oneshot::Sender<Outcome>,
 }
 
-pub(crate) type Outcome = Result<Reply, RequestError>;
+pub(crate) type Outcome = Result<Reply, Failure>;
 
 impl QueuedStep {
     /// Returns `true` if no caller waits for this step.
@@ -89,12 +89,12 @@ pub(crate) async fn connect(
     }
     match connected {
         Ok(Ok(live)) => return Some(live),
-        Ok(Err(failure)) => steps.drain(..).for_each(|step| step.reply(Err(failure.clone().into()))),
+        Ok(Err(failure)) => steps.drain(..).for_each(|step| step.reply(Err(failure.clone()))),
         // The attempt goes on.
         Err(_) => {
             for late in steps.extract_if(.., |step| step.connecting >= step.limit) {
                 let failure = failure::connect_timed_out(&connection.endpoint, late.limit);
-                late.reply(Err(failure.into()));
+                late.reply(Err(failure));
             }
         }
     }
@@ -106,11 +106,12 @@ pub(crate) fn fail_unsent(steps: &mut Vec<QueuedStep>) {
     let now = Instant::now();
     for unsent in steps.extract_if(.., |step| step.deadline <= now || step.is_abandoned()) {
         let failure = if unsent.is_abandoned() {
-            failure::caller_gone()
+            // Only the engine receives this.
+            Failure::unavailable("the request was not sent, because its caller was dropped")
         } else {
             failure::send_timed_out(unsent.limit)
         };
-        unsent.reply(Err(failure.into()));
+        unsent.reply(Err(failure));
     }
 }
 
@@ -160,25 +161,23 @@ async fn send_call(
         for entry in &mut pending {
             if let Some(late) = entry.take_if(|step| step.deadline <= now) {
                 let failure = connection.on_timeout(live, sent, late.limit);
-                late.reply(Err(failure.into()));
+                late.reply(Err(failure));
             }
         }
     };
-    if matches!(&outcome, Err(RequestError::Refused(_))) && !is_unknown_script(&outcome, by) {
+    if is_unknown_script(&outcome, by) {
+        return pending.into_iter().flatten().collect();
+    }
+    if outcome.as_ref().is_err_and(|failure| failure::error_reply(failure).is_some()) {
         // Nothing was done, maybe because of a single step: a key that this user may not access, or a cluster node
         // that does not have all keys. Sent alone, each step gets the reply that is its own.
         send_each(connection, pending.into_iter().flatten().collect()).await;
-        return Vec::new();
-    }
-    let mut unknown_script = Vec::new();
-    for (step, outcome) in outcomes(connection, live, outcome, pending) {
-        if is_unknown_script(&outcome, by) {
-            unknown_script.push(step);
-        } else {
+    } else {
+        for (step, outcome) in outcomes(connection, live, outcome, pending) {
             step.reply(outcome);
         }
     }
-    unknown_script
+    Vec::new()
 }
 
 /// Sends each step in its own call, in their order.
@@ -258,9 +257,7 @@ fn outcomes(
 }
 
 fn is_unknown_script(outcome: &Outcome, by: By) -> bool {
-    let is_unknown =
-        matches!(outcome, Err(RequestError::Refused(error)) if failure::is_unknown_script(error));
-    by == By::Hash && is_unknown
+    by == By::Hash && outcome.as_ref().is_err_and(failure::is_unknown_script)
 }
 
 /// How late a server may end a `WAIT` that timed out: an idle one checks ten times a second.
@@ -273,23 +270,20 @@ const WAIT_OVERRUN: Duration = Duration::from_millis(150);
 fn wait_for(replicas: u32, limit: Duration) -> (Cmd, Duration) {
     let timeout = limit.saturating_sub(WAIT_OVERRUN).clamp(limit / 4, limit / 4 * 3);
     let millis = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
-    let mut cmd = redis::cmd("WAIT");
     // 0 would mean no time-out.
-    cmd.arg(replicas).arg(millis.max(1));
+    let cmd = redis::cmd("WAIT").arg(replicas).arg(millis.max(1)).take();
     (cmd, limit + WAIT_OVERRUN * 2)
 }
 
 /// Returns the number of replicas that acknowledged a step, or why too few did.
 fn acknowledged(wait: &Outcome, wanted: u32, name: &LockName) -> Result<u32, FailureKind> {
-    let Failure { kind, .. } = match wait {
+    match wait {
         Ok(Reply { value: Value::Int(reached), .. }) => {
             let reached = u32::try_from(*reached).unwrap_or(0);
             let too_few = || FailureKind::NotEnoughReplicas { name: name.to_string(), wanted, reached };
-            return if reached >= wanted { Ok(reached) } else { Err(too_few()) };
+            if reached >= wanted { Ok(reached) } else { Err(too_few()) }
         }
-        Ok(Reply { value, .. }) => failure::unexpected_reply("WAIT", value),
-        Err(RequestError::Refused(error)) => failure::from_error(error.clone(), None),
-        Err(RequestError::Failed(failure)) => failure.clone(),
-    };
-    Err(kind)
+        Ok(Reply { value, .. }) => Err(failure::unexpected_reply("WAIT", value).kind),
+        Err(failure) => Err(failure.kind.clone()),
+    }
 }

@@ -19,7 +19,6 @@ use turnlock_store::clock;
 /// Steps wait in a queue. A task takes those that are queued, sends them, and passes each its own outcome. It is a
 /// task, so that it is polled even if callers are dropped: a caller's future that sent for others could be dropped and
 /// leave them without a reply. A step that waits too long, or whose caller was dropped, is never sent.
-#[derive(Debug)]
 pub(crate) struct Batcher {
     pub(crate) connection: Arc<Connection>,
     sharing: Sharing,
@@ -93,14 +92,13 @@ impl Batcher {
         let queued_at = clock::now();
         let (reply_to, reply) = oneshot::channel();
         let deadline = Instant::now() + limit;
-        let call_of_step = call.clone();
-        let step =
-            QueuedStep { call: call_of_step, asking, limit, deadline, connecting: Duration::ZERO, reply_to };
+        let (step_call, connecting) = (call.clone(), Duration::ZERO);
+        let step = QueuedStep { call: step_call, asking, limit, deadline, connecting, reply_to };
         if self.queue.send(step).is_err() && self.sharing == Sharing::Call {
             // The task has ended: with its runtime, or by a panic.
             return Box::pin(self.connection.call(call, asking, limit)).await;
         }
-        reply.await.unwrap_or_else(|_| Err(failure::runtime_gone(queued_at).into()))
+        reply.await.unwrap_or_else(|_| Err(failure::runtime_gone(queued_at)))
     }
 }
 

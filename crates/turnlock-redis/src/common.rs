@@ -1,5 +1,5 @@
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{OnceLock, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use tokio::runtime::Handle;
 
@@ -20,14 +20,9 @@ pub(crate) struct Common {
 
 impl Common {
     /// Must be called on the runtime that drives the connections from then on.
-    pub(crate) fn new(access: Access, server_mode: ServerMode) -> Self {
-        Self {
-            access,
-            server_mode,
-            runtime: Handle::current(),
-            connection_count: AtomicU64::new(0),
-            signals: OnceLock::new(),
-        }
+    pub(crate) fn new(access: Access, server_mode: ServerMode) -> Arc<Self> {
+        let (runtime, connection_count, signals) = (Handle::current(), AtomicU64::new(0), OnceLock::new());
+        Arc::new(Self { access, server_mode, runtime, connection_count, signals })
     }
 
     /// Returns a unique number for a new connection.

@@ -1,8 +1,10 @@
 //! Decodes the replies of the scripts.
 
+use std::borrow::Cow;
+use std::str::FromStr;
 use std::time::Duration;
 
-use redis::Value;
+use redis::{FromRedisValue, Value};
 use turnlock_core::OwnerId;
 use turnlock_core::model::{
     Acquired, HolderSnapshot, QueuePosition, Released, Renewed, Reply as StepValue, Role, Snapshot,
@@ -23,29 +25,33 @@ use turnlock_store::{Failure, FailureKind, StepReply};
 pub(crate) fn step(call: &ScriptCall, reply: Reply) -> Result<StepReply<StepValue>, Failure> {
     let Reply { value, sent, replicas } = reply;
     let replicas = replicas.map_err(|kind| Failure::unacknowledged(kind, sent))?;
-    let mut notified = None;
-    let value = match call.action() {
-        Action::Acquire => acquired(value).map(StepValue::Acquired),
-        Action::Release => {
-            notified = receivers(&value);
-            released(value).map(StepValue::Released)
+    let key = call.lock.key();
+    let decoded = match (call.action(), &value) {
+        (Action::Acquire, value) => acquired(value).map(StepValue::Acquired),
+        (Action::Release, value) => released(value).map(StepValue::Released),
+        (Action::SetLease, Value::Int(line @ 0..=1)) => renewed(*line).map(StepValue::Renewed),
+        (Action::ForceUnlock, Value::Int(held)) => Some(StepValue::ForceUnlocked(*held == 1)),
+        (Action::Perform, Value::Int(number)) => Some(StepValue::Number(*number)),
+        (Action::Forget, Value::Int(_)) => Some(StepValue::Forgotten),
+        (Action::Inspect, value) => {
+            let not_a_lock = |found| FailureKind::NotALock { key: key.to_owned(), found };
+            let snapshot = snapshot(script_reply(value)?);
+            Some(StepValue::Snapshot(snapshot.map_err(|found| Failure::refused(not_a_lock(found)))?))
         }
-        Action::SetLease => lease_set(value).map(StepValue::Renewed),
-        Action::ForceUnlock => number(value).map(|held| StepValue::ForceUnlocked(held == 1)),
-        Action::Perform => number(value).map(StepValue::Number),
-        Action::Forget => number(value).map(|_| StepValue::Forgotten),
-        Action::Inspect => match snapshot(value) {
-            Ok(Err(found)) => {
-                let key = call.lock.key().to_owned();
-                return Err(Failure::refused(FailureKind::NotALock { key, found }));
-            }
-            Ok(Ok(snapshot)) => Ok(StepValue::Snapshot(snapshot)),
-            Err(value) => Err(value),
-        },
-        Action::Renew | Action::Heartbeat | Action::Other => Err(value),
+        _ => None,
     };
-    let value = value.map_err(|value| failure::unexpected_reply("a script", &value))?;
+    // The number of subscribers that received a release; `None` if nothing was published.
+    let notified = match (call.action(), &value) {
+        (Action::Release, Value::Int(receivers)) => u32::try_from(*receivers).ok(),
+        _ => None,
+    };
+    let value = decoded.ok_or_else(|| failure::unexpected_reply("a script", &value))?;
     Ok(StepReply { value, sent, replicas, notified })
+}
+
+/// Converts the reply of a script to the type that the script always replies with.
+pub(crate) fn script_reply<T: FromRedisValue>(value: &Value) -> Result<T, Failure> {
+    redis::from_redis_value_ref(value).map_err(|_| failure::unexpected_reply("a script", value))
 }
 
 /// Decodes the outcomes of a batch of renewals or heartbeats.
@@ -74,42 +80,31 @@ pub(crate) fn batch(
     Ok(StepReply { value, sent, replicas: reached, notified: None })
 }
 
-// Below, a reply that no script gives is returned as the error.
+// Below, `None` is a reply that no script gives.
 
-fn acquired(value: Value) -> Result<Acquired, Value> {
+fn acquired(value: &Value) -> Option<Acquired> {
     match value {
-        Value::Nil => Ok(Acquired::Granted),
-        Value::Int(-3) => Ok(Acquired::Gone),
-        Value::Int(ttl) if ttl >= -1 => Ok(Acquired::Busy { ttl: millis(ttl) }),
-        Value::Array(items) => match &items[..] {
-            [Value::BulkString(token)] => {
-                let token = std::str::from_utf8(token).ok().and_then(|token| token.parse().ok());
-                token.map(|token| Acquired::GrantedWith { token }).ok_or(Value::Array(items))
-            }
-            _ => Err(Value::Array(items)),
-        },
-        other => Err(other),
-    }
-}
-
-/// Returns the number of subscribers that received a release; `None` if nothing was published.
-fn receivers(value: &Value) -> Option<u32> {
-    match value {
-        Value::Int(receivers) => u32::try_from(*receivers).ok(),
+        Value::Nil => Some(Acquired::Granted),
+        Value::Int(-3) => Some(Acquired::Gone),
+        Value::Int(ttl @ -1..) => Some(Acquired::Busy { ttl: millis(*ttl) }),
+        Value::Array(_) => {
+            let (token,) = redis::from_redis_value_ref(value).ok()?;
+            Some(Acquired::GrantedWith { token })
+        }
         _ => None,
     }
 }
 
-fn released(value: Value) -> Result<Released, Value> {
+fn released(value: &Value) -> Option<Released> {
     match value {
-        Value::Nil => Ok(Released::NotHeld),
-        Value::Int(-1) => Ok(Released::StillHeld),
+        Value::Nil => Some(Released::NotHeld),
+        Value::Int(-1) => Some(Released::StillHeld),
         Value::Int(-2) => {
             tracing::warn!("release not published, the Redis user may not publish: waiters poll");
-            Ok(Released::Freed)
+            Some(Released::Freed)
         }
-        Value::Int(receivers) if receivers >= 0 => Ok(Released::Freed),
-        other => Err(other),
+        Value::Int(0..) => Some(Released::Freed),
+        _ => None,
     }
 }
 
@@ -122,14 +117,6 @@ fn renewed(line: i64) -> Option<Renewed> {
     }
 }
 
-fn lease_set(value: Value) -> Result<Renewed, Value> {
-    match value {
-        Value::Int(1) => Ok(Renewed::Renewed),
-        Value::Int(0) => Ok(Renewed::NotHeld),
-        other => Err(other),
-    }
-}
-
 fn position(line: i64) -> Option<QueuePosition> {
     match line {
         2 => Some(QueuePosition::ItsTurn),
@@ -139,64 +126,48 @@ fn position(line: i64) -> Option<QueuePosition> {
     }
 }
 
-pub(crate) fn number(value: Value) -> Result<i64, Value> {
-    match value {
-        Value::Int(number) => Ok(number),
-        other => Err(other),
-    }
+/// A snapshot as the scripts reply it; `lua/lock_inspect.lua` describes it.
+type RawSnapshot = (i64, Vec<RawHolder>, Vec<Vec<u8>>, Vec<u8>, Vec<u8>);
+type RawHolder = (Vec<u8>, Vec<u8>, Vec<u8>, Vec<u8>);
+
+/// Decodes a snapshot. The error describes a key that is not of the expected kind.
+fn snapshot((ttl, holders, queue, token, number): RawSnapshot) -> Result<Snapshot, String> {
+    Ok(Snapshot {
+        holders: holders.iter().map(holder).collect::<Result<_, _>>()?,
+        ttl: millis(ttl),
+        queue: queue.iter().map(|waiter| OwnerId::from_wire(&text(waiter))).collect(),
+        token: parse_number(&token, "a token")?,
+        number: parse_number(&number, "a number")?,
+    })
 }
 
-/// Decodes a snapshot. The inner error describes a key that is not of the expected kind.
-fn snapshot(value: Value) -> Result<Result<Snapshot, String>, Value> {
-    let Value::Array(items) = &value else {
-        return Err(value);
-    };
-    let [Value::Int(ttl), Value::Array(holders), Value::Array(queue), token, number] = &items[..] else {
-        return Err(value);
-    };
-    let snapshot = || -> Result<Snapshot, String> {
-        Ok(Snapshot {
-            holders: holders.chunks_exact(4).map(holder).collect::<Result<_, _>>()?,
-            ttl: millis(*ttl),
-            queue: queue.iter().map(|waiter| OwnerId::from_wire(&text(waiter))).collect(),
-            token: parse_number(token, "a token")?,
-            number: parse_number(number, "a number")?,
-        })
-    };
-    Ok(snapshot())
-}
-
-fn holder(fields: &[Value]) -> Result<HolderSnapshot, String> {
-    let owner = OwnerId::from_wire(&text(&fields[0]));
-    let role = match text(&fields[2]).as_str() {
-        "r" => Role::Reader,
-        "w" => Role::Writer,
-        "p" => Role::Permit,
+fn holder((owner, count, role, ttl): &RawHolder) -> Result<HolderSnapshot, String> {
+    let owner = OwnerId::from_wire(&text(owner));
+    let role = match &role[..] {
+        b"r" => Role::Reader,
+        b"w" => Role::Writer,
+        b"p" => Role::Permit,
         _ => Role::Holder,
     };
-    let ttl = parse_number(&fields[3], "a remaining lease")?.and_then(millis);
-    match text(&fields[1]).parse() {
-        Ok(count) => Ok(HolderSnapshot { owner, count, role, ttl, since: None }),
+    let ttl = parse_number(ttl, "a remaining lease")?.and_then(millis);
+    match text(count).parse() {
+        Ok(count) => Ok(HolderSnapshot::new(owner, count, role, ttl)),
         Err(_) => Err(format!("a hash whose field {:?} is not a hold count", owner.as_str())),
     }
 }
 
 /// Parses a number; `None` if the text is empty.
-fn parse_number<T: std::str::FromStr>(value: &Value, expected: &str) -> Result<Option<T>, String> {
-    let text = text(value);
+fn parse_number<T: FromStr>(bytes: &[u8], expected: &str) -> Result<Option<T>, String> {
+    let text = text(bytes);
     if text.is_empty() {
         return Ok(None);
     }
     text.parse().map(Some).map_err(|_| format!("{text:?} where {expected} should be"))
 }
 
-pub(crate) fn text(value: &Value) -> String {
-    match value {
-        Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-        Value::SimpleString(text) => text.clone(),
-        Value::Int(number) => number.to_string(),
-        _ => String::new(),
-    }
+/// Returns what a key contains as text. Other programs may have written bytes that are not text.
+pub(crate) fn text(bytes: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(bytes)
 }
 
 fn millis(ttl: i64) -> Option<Duration> {

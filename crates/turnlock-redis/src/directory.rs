@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::future::{FutureExt, ready};
-use redis::Value;
+use futures_util::stream;
 use turnlock_core::{ClientId, Kind, LockName, Moment};
 
 use crate::key_probe::{self, KeyProbe};
 use crate::node::Node;
-use crate::reply::{CallOptions, Reply, RequestError};
+use crate::reply::{CallOptions, Reply};
 use crate::script_call::ScriptCall;
 use crate::store::{Redis, Topology};
 use crate::{decode, failure, lua};
@@ -21,7 +21,8 @@ use turnlock_store::{Directory, Failure, FoundKeys, ReplyFuture, Search, Sent, S
 impl Directory for Redis {
     /// Scans the keys of all primaries for locks.
     fn find(&self, search: Search, limit: Duration) -> ReplyFuture<FoundKeys> {
-        let finder = Finder::new(self.topology.clone(), search, limit);
+        let (topology, end, found) = (self.topology.clone(), clock::now() + TIME_LIMIT, BTreeMap::new());
+        let finder = Finder { topology, search, limit, end, scanned: 0, found, is_complete: true };
         async move { Ok(StepReply::new(finder.run().await?, Sent::never())) }.boxed()
     }
 
@@ -50,7 +51,7 @@ impl Directory for Redis {
         let (topology, options) = (self.topology.clone(), CallOptions::unreplicated(limit));
         async move {
             let Reply { value, sent, .. } = topology.call(&call, options).await?;
-            decode::number(value).map_err(|value| failure::unexpected_reply("a script", &value))?;
+            decode::script_reply::<i64>(&value)?;
             Ok(StepReply::new((), sent))
         }
         .boxed()
@@ -58,28 +59,19 @@ impl Directory for Redis {
 
     fn client_records(&self, clients: &[ClientId], limit: Duration) -> ReplyFuture<Vec<Option<String>>> {
         let keys = clients.iter().copied().map(LockName::of_client).collect();
-        let options = CallOptions::unreplicated(limit);
-        self.batch(keys, |key| key, |keys| Ok(read_records(keys)), options, decode_records)
+        let read = |keys: &[LockName]| {
+            let names: Vec<_> = keys.iter().map(LockName::key).collect();
+            // The script reads one byte more than the limit, so that a record that is too long is recognised.
+            let call = ScriptCall::on_many(&lua::CLIENT_RECORD_READ, &keys[0], &names);
+            Ok(call.arg(turnlock_store::MAX_RECORD_LEN))
+        };
+        let decode = |_: &ScriptCall, Reply { value, sent, .. }: Reply| {
+            let records: Vec<Vec<u8>> = decode::script_reply(&value)?;
+            let record = |bytes| String::from_utf8(bytes).ok().filter(|text| !text.is_empty());
+            Ok(StepReply::new(records.into_iter().map(record).collect(), sent))
+        };
+        self.batch(keys, |key| key, read, CallOptions::unreplicated(limit), decode)
     }
-}
-
-fn read_records(keys: &[LockName]) -> ScriptCall {
-    let names: Vec<_> = keys.iter().map(LockName::key).collect();
-    // The script reads one byte more than the limit, so that a record that is too long is recognised.
-    let call = ScriptCall::on_many(&lua::CLIENT_RECORD_READ, &keys[0], &names);
-    call.arg(turnlock_store::MAX_RECORD_LEN)
-}
-
-fn decode_records(
-    _: &ScriptCall,
-    Reply { value, sent, .. }: Reply,
-) -> Result<StepReply<Vec<Option<String>>>, Failure> {
-    let Value::Array(records) = value else { return Err(failure::unexpected_reply("a script", &value)) };
-    let decode = |record| match record {
-        Value::BulkString(bytes) if !bytes.is_empty() => String::from_utf8(bytes).ok(),
-        _ => None,
-    };
-    Ok(StepReply::new(records.into_iter().map(decode).collect(), sent))
 }
 
 /// Keys per `SCAN` request. The server handles no other request meanwhile.
@@ -93,7 +85,7 @@ const TIME_LIMIT: Duration = Duration::from_secs(10);
 const CONCURRENT_PROBES: usize = 64;
 
 /// A search in progress.
-pub(crate) struct Finder {
+struct Finder {
     topology: Topology,
     search: Search,
     /// The time-out of one request.
@@ -105,13 +97,8 @@ pub(crate) struct Finder {
 }
 
 impl Finder {
-    pub(crate) fn new(topology: Topology, search: Search, limit: Duration) -> Self {
-        let end = clock::now() + TIME_LIMIT;
-        Self { topology, search, limit, end, scanned: 0, found: BTreeMap::new(), is_complete: true }
-    }
-
     /// Scans all primaries, one after the other.
-    pub(crate) async fn run(mut self) -> Result<FoundKeys, Failure> {
+    async fn run(mut self) -> Result<FoundKeys, Failure> {
         for node in self.topology.masters() {
             self.scan_node(&node).await?;
         }
@@ -120,7 +107,7 @@ impl Finder {
 
     async fn scan_node(&mut self, node: &Arc<Node>) -> Result<(), Failure> {
         let pattern = self.search.names.widened(&self.search.prefix);
-        let mut cursor = b"0".to_vec();
+        let mut cursor = "0".to_owned();
         loop {
             if self.found.len() > self.search.at_most || self.scanned >= MAX_KEYS || clock::now() >= self.end
             {
@@ -129,15 +116,12 @@ impl Finder {
             }
             let mut cmd = redis::cmd("SCAN");
             cmd.arg(&cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(SCAN_COUNT);
-            let page = match node.connection.command(&cmd, self.limit).await {
-                Ok(Reply { value, .. }) => value,
-                Err(RequestError::Refused(error)) => return Err(failure::from_error(error, None)),
-                Err(RequestError::Failed(failure)) => return Err(failure),
-            };
-            let (next, keys) = decode_page(page).map_err(|page| failure::unexpected_reply("SCAN", &page))?;
+            let page = node.connection.command(&cmd, self.limit).await?.value;
+            let (next, keys): (String, Vec<Vec<u8>>) =
+                redis::from_redis_value_ref(&page).map_err(|_| failure::unexpected_reply("SCAN", &page))?;
             self.scanned += SCAN_COUNT;
             self.probe_keys(keys).await;
-            if next == b"0" {
+            if next == "0" {
                 return Ok(());
             }
             cursor = next;
@@ -145,35 +129,31 @@ impl Finder {
     }
 
     /// Adds the keys that are locks. Keys that are gone by now, or cannot be read, are left out.
-    async fn probe_keys(&mut self, keys: Vec<String>) {
-        let (topology, limit) = (&self.topology, self.limit);
-        let is_new = |key: &String| {
+    async fn probe_keys(&mut self, keys: Vec<Vec<u8>>) {
+        // A key that is not UTF-8 is not a lock.
+        let keys = keys.into_iter().filter_map(|key| String::from_utf8(key).ok()).filter(|key| {
             self.search.matches(key) && !key_probe::is_auxiliary_key(key) && !self.found.contains_key(key)
-        };
-        // A plain lock may have any name, also in a cluster.
-        let names =
-            keys.into_iter().filter(is_new).filter_map(|key| LockName::of(Kind::Plain, "", &key).ok());
-        let probes = names.map(|name| async move {
-            let kind = probe(topology, &name, limit).await.map(|probe| probe.value.certain_kind());
-            (name, kind)
         });
-        let mut probes =
-            futures_util::stream::iter(probes.collect::<Vec<_>>()).buffer_unordered(CONCURRENT_PROBES);
-        let mut found = Vec::new();
-        let mut is_complete = true;
-        while let Some((name, kind)) = probes.next().await {
-            match kind {
-                Ok(Some(kind)) => found.push((name.key().to_owned(), kind)),
-                Ok(None) => {}
+        // A plain lock may have any name, also in a cluster.
+        let names = keys.filter_map(|key| LockName::of(Kind::Plain, "", &key).ok());
+        let (topology, limit) = (&self.topology, self.limit);
+        let probe = |name: LockName| async move {
+            let outcome = probe(topology, &name, limit).await;
+            (name, outcome)
+        };
+        let probes: Vec<_> = names.map(probe).collect();
+        let mut probes = stream::iter(probes).buffer_unordered(CONCURRENT_PROBES);
+        while let Some((name, probe)) = probes.next().await {
+            match probe {
+                Ok(probe) => {
+                    self.found.extend(probe.value.certain_kind().map(|kind| (name.key().to_owned(), kind)));
+                }
                 Err(failure) => {
                     tracing::debug!(key = name.key(), %failure, "key probe failed");
-                    is_complete &= !failure.is_retryable();
+                    self.is_complete &= !failure.is_retryable();
                 }
             }
         }
-        drop(probes);
-        self.found.extend(found);
-        self.is_complete &= is_complete;
     }
 }
 
@@ -185,17 +165,5 @@ async fn probe(
 ) -> Result<StepReply<KeyProbe>, Failure> {
     let options = CallOptions::unreplicated(limit);
     let Reply { value, sent, .. } = topology.call(&key_probe::call(name), options).await?;
-    let probe = KeyProbe::decode(value).map_err(|value| failure::unexpected_reply("a script", &value))?;
-    Ok(StepReply::new(probe, sent))
-}
-
-/// Decodes the next cursor and the keys that are UTF-8. Other keys are not locks.
-fn decode_page(page: Value) -> Result<(Vec<u8>, Vec<String>), Value> {
-    let Value::Array(parts) = &page else { return Err(page) };
-    let [Value::BulkString(cursor), Value::Array(keys)] = &parts[..] else { return Err(page) };
-    let text = |key: &Value| match key {
-        Value::BulkString(bytes) => String::from_utf8(bytes.clone()).ok(),
-        _ => None,
-    };
-    Ok((cursor.clone(), keys.iter().filter_map(text).collect()))
+    Ok(StepReply::new(KeyProbe::decode(&value)?, sent))
 }

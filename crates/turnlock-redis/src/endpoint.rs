@@ -3,6 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::access::Address;
@@ -22,10 +23,7 @@ pub(crate) trait MasterFinder: fmt::Display + Send + Sync {
     fn resolve(&self) -> BoxFuture<'_, Result<ResolvedEndpoint, Failure>>;
 
     /// Returns the local epoch, which increases with every new master.
-    fn epoch(&self) -> u64;
-
-    /// Waits until the local epoch is higher than `epoch`.
-    fn wait_for_epoch_above(&self, epoch: u64) -> BoxFuture<'_, ()>;
+    fn epoch(&self) -> &watch::Sender<u64>;
 }
 
 /// The address of an endpoint in one epoch.
@@ -61,7 +59,8 @@ impl Endpoint {
             tokio::select! {
                 opened = open(resolved.clone()) => opened,
                 () = self.wait_until_moved(resolved.epoch) => {
-                    Err(failure::endpoint_moved(self, &resolved.address))
+                    let from = &resolved.address;
+                    Err(Failure::unavailable(format!("{self} moved away from {from} while connecting")))
                 }
             }
         };
@@ -72,7 +71,7 @@ impl Endpoint {
     pub(crate) fn has_moved_since(&self, epoch: u64) -> bool {
         match self {
             Self::Fixed(_) => false,
-            Self::Master(master) => master.epoch() > epoch,
+            Self::Master(master) => *master.epoch().borrow() > epoch,
         }
     }
 
@@ -80,14 +79,12 @@ impl Endpoint {
     pub(crate) async fn wait_until_moved(&self, epoch: u64) {
         match self {
             Self::Fixed(_) => std::future::pending().await,
-            Self::Master(master) => master.wait_for_epoch_above(epoch).await,
+            Self::Master(master) => {
+                let mut current = master.epoch().subscribe();
+                // Fails only if the sender is dropped, which `master` owns.
+                drop(current.wait_for(|current| *current > epoch).await);
+            }
         }
-    }
-}
-
-impl fmt::Debug for Endpoint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Endpoint({self})")
     }
 }
 

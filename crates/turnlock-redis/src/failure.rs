@@ -29,18 +29,35 @@ pub(crate) fn breaks_connection(error: &RedisError) -> bool {
 
 /// Returns `true` if the server is a replica. Its address may lead to another server by now.
 pub(crate) fn is_replica_error(error: &RedisError) -> bool {
-    matches!(error.kind(), ErrorKind::Server(ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown))
-        // Up to Redis 6 the code is inside the text of the script's error.
-        || error.detail().is_some_and(|text| text.contains("READONLY"))
-}
-
-pub(crate) fn is_unknown_script(error: &RedisError) -> bool {
-    error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
+    error.kind() == ErrorKind::Server(ServerErrorKind::MasterDown) || has_code(error, "READONLY")
 }
 
 pub(crate) fn is_wrong_type(error: &RedisError) -> bool {
+    has_code(error, "WRONGTYPE")
+}
+
+fn has_code(error: &RedisError, code: &str) -> bool {
     // Up to Redis 6 the code is inside the text of the script's error.
-    error.code() == Some("WRONGTYPE") || error.detail().is_some_and(|text| text.contains("WRONGTYPE"))
+    error.code() == Some(code) || error.detail().is_some_and(|text| text.contains(code))
+}
+
+/// Returns the error reply of the server to a request, if the failure is one.
+///
+/// Then nothing was done. Any other request was not sent, or is in doubt.
+pub(crate) fn error_reply(failure: &Failure) -> Option<&RedisError> {
+    let (FailureKind::Unavailable(cause) | FailureKind::Denied(cause)) = &failure.kind else { return None };
+    cause.downcast_ref().map(|StoreError(error)| error).filter(|error| is_reply(error))
+}
+
+/// Returns `true` if the server replied with an error that contains `text`.
+pub(crate) fn has_detail(failure: &Failure, text: &str) -> bool {
+    error_reply(failure).and_then(RedisError::detail).is_some_and(|detail| detail.contains(text))
+}
+
+/// Returns `true` if the server replied that it does not know the script.
+pub(crate) fn is_unknown_script(failure: &Failure) -> bool {
+    let is_unknown = |error: &RedisError| error.kind() == ErrorKind::Server(ServerErrorKind::NoScript);
+    error_reply(failure).is_some_and(is_unknown)
 }
 
 /// Builds the failure for an error. `sent` is the request, if it was sent.
@@ -69,41 +86,35 @@ impl fmt::Display for StoreError {
 
 impl std::error::Error for StoreError {}
 
-fn timed_out(text: String, in_doubt: Option<Sent>) -> Failure {
-    let error = io::Error::new(io::ErrorKind::TimedOut, text);
-    Failure { kind: FailureKind::Unavailable(Arc::new(error)), in_doubt, took_effect: false }
+fn unavailable(kind: io::ErrorKind, text: &str, in_doubt: Option<Sent>) -> Failure {
+    let cause = Arc::new(io::Error::new(kind, text));
+    Failure { kind: FailureKind::Unavailable(cause), in_doubt, took_effect: false }
 }
 
 /// A request was sent and got no reply in time.
 pub(crate) fn reply_timed_out(limit: Duration, sent: Sent) -> Failure {
-    timed_out(format!("no reply within {limit:?}"), Some(sent))
+    unavailable(io::ErrorKind::TimedOut, &format!("no reply within {limit:?}"), Some(sent))
 }
 
 /// A request was queued behind others for too long, and not sent.
 pub(crate) fn send_timed_out(limit: Duration) -> Failure {
-    timed_out(format!("the request was not sent within {limit:?}"), None)
+    unavailable(io::ErrorKind::TimedOut, &format!("the request was not sent within {limit:?}"), None)
 }
 
 /// Connecting took too long.
 pub(crate) fn connect_timed_out(endpoint: &impl fmt::Display, limit: Duration) -> Failure {
-    timed_out(format!("no connection to {endpoint} within {limit:?}"), None)
-}
-
-/// A step was not sent, because its caller was dropped. Only the engine receives this.
-pub(crate) fn caller_gone() -> Failure {
-    Failure::unavailable("the request was not sent, because its caller was dropped")
+    unavailable(io::ErrorKind::TimedOut, &format!("no connection to {endpoint} within {limit:?}"), None)
 }
 
 /// The reply is none that `request`, a script or a command, ever gets.
 pub(crate) fn unexpected_reply(request: &str, value: &Value) -> Failure {
-    let text = format!("unexpected reply to {request}: {value:?}");
-    Failure::refused(FailureKind::Unavailable(Arc::new(io::Error::new(io::ErrorKind::InvalidData, text))))
+    unavailable(io::ErrorKind::InvalidData, &format!("unexpected reply to {request}: {value:?}"), None)
 }
 
 /// The server was demoted during the request, so its reply does not count.
 pub(crate) fn demoted(sent: Sent) -> Failure {
-    let error = io::Error::other("the master changed during the request, so its reply does not count");
-    Failure { kind: FailureKind::Unavailable(Arc::new(error)), in_doubt: Some(sent), took_effect: false }
+    let text = "the master changed during the request, so its reply does not count";
+    unavailable(io::ErrorKind::Other, text, Some(sent))
 }
 
 pub(crate) const RUNTIME_GONE: &str =
@@ -111,23 +122,27 @@ pub(crate) const RUNTIME_GONE: &str =
 
 /// The runtime of the connections has shut down. A call that was queued at that time is in doubt.
 pub(crate) fn runtime_gone(queued_at: Moment) -> Failure {
-    let cause = io::Error::new(io::ErrorKind::ConnectionAborted, RUNTIME_GONE);
     // No connection has the number 0.
     let sent = Sent { connection: 0, at: queued_at };
-    Failure { kind: FailureKind::Unavailable(Arc::new(cause)), in_doubt: Some(sent), took_effect: false }
-}
-
-/// The endpoint moved while a connection to it was being opened.
-pub(crate) fn endpoint_moved(endpoint: &impl fmt::Display, from: &Address) -> Failure {
-    Failure::unavailable(format!("{endpoint} moved away from {from} while connecting"))
+    unavailable(io::ErrorKind::ConnectionAborted, RUNTIME_GONE, Some(sent))
 }
 
 /// Connecting to `address` failed.
 pub(crate) fn connect_failed(address: &Address, error: RedisError) -> Failure {
     if is_denial(&error) {
-        return Failure::refused(FailureKind::Denied(Arc::new(StoreError(error))));
+        // Not a `StoreError`, since it is no reply to a request.
+        let cause = io::Error::new(io::ErrorKind::PermissionDenied, StoreError(error));
+        return Failure::refused(FailureKind::Denied(Arc::new(cause)));
     }
     Failure::unavailable(format!("cannot connect to {address}: {error}"))
+}
+
+/// A query that is part of connecting to `address` failed.
+pub(crate) fn query_failed(address: &Address, failure: Failure) -> Failure {
+    match error_reply(&failure) {
+        Some(error) => connect_failed(address, error.clone()),
+        None => failure,
+    }
 }
 
 /// Returns `true` if the reply to `ROLE` is that of a replica.
@@ -142,11 +157,8 @@ pub(crate) fn is_replica_role(role: &Value) -> bool {
 /// The server is a replica or a sentinel.
 pub(crate) fn check_master(address: &Address, role: &Value) -> Result<(), Failure> {
     let Value::Array(role) = role else { return Ok(()) };
-    let text = |index: usize| match role.get(index) {
-        Some(Value::BulkString(text)) => String::from_utf8_lossy(text).into_owned(),
-        Some(Value::Int(number)) => number.to_string(),
-        _ => String::new(),
-    };
+    let decode = |value| redis::from_redis_value_ref::<String>(value).ok();
+    let text = |index: usize| role.get(index).and_then(decode).unwrap_or_default();
     match text(0).as_str() {
         "slave" => Err(Failure::unavailable(format!(
             "{address} is a replica (READONLY) of {}:{}{}, and locks need the master; use the address of the master, \
@@ -163,17 +175,8 @@ pub(crate) fn check_master(address: &Address, role: &Value) -> Result<(), Failur
     }
 }
 
-/// A redirect to another node of a cluster.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Redirect {
-    /// `MOVED`: the node owns the slot.
-    Moved(Address),
-    /// `ASK`: for this request only, since the slot is moving to the node.
-    Ask(Address),
-}
-
-/// Decodes a redirect. `node` sent it, and may leave out the host if it is its own.
-pub(crate) fn redirect(error: &RedisError, node: &Address) -> Option<Redirect> {
+/// Decodes a redirect to another node. `node` sent it, and may leave out the host if it is its own.
+pub(crate) fn redirect(error: &RedisError, node: &Address) -> Option<Address> {
     let (address, _) = error.redirect_node()?;
     let (host, port) = address.rsplit_once(':')?;
     let port = port.parse().ok()?;
@@ -183,9 +186,12 @@ pub(crate) fn redirect(error: &RedisError, node: &Address) -> Option<Redirect> {
         ("", Address::Tcp { host, .. }) => host,
         (host, _) => host,
     };
-    let address = Address::tcp(host.trim_matches(['[', ']']), port);
-    let is_ask = error.kind() == ErrorKind::Server(ServerErrorKind::Ask);
-    Some(if is_ask { Redirect::Ask(address) } else { Redirect::Moved(address) })
+    Some(Address::tcp(host.trim_matches(['[', ']']), port))
+}
+
+/// Returns `true` for a redirect of this request only, since the slot is moving. Otherwise it has moved.
+pub(crate) fn is_ask(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::Server(ServerErrorKind::Ask)
 }
 
 /// Returns `true` if the keys of a script are on two nodes, since their slot is moving.
@@ -193,34 +199,24 @@ pub(crate) fn is_try_again(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::TryAgain)
 }
 
-/// How to split a batch, to find the lines that an error is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum BatchSplit {
-    /// Each line in its own call: most of them fail only together.
-    EachLine,
-    /// In halves: most lines are not concerned.
-    Halves,
-}
-
 /// Texts of errors that deny access to a key: Redis 6.2, Redis 7 and Valkey, and in a script of Redis 7.0.
 const DENIED_KEY: [&str; 3] =
     ["access one of the keys", "permissions to access a key", "access at least one of the keys"];
 
-/// Returns how to split a batch that failed as a whole. `None` if its parts would fail as well.
-pub(crate) fn batch_split(failure: &Failure) -> Option<BatchSplit> {
-    match &failure.kind {
-        FailureKind::Unavailable(cause) => {
-            let is_try_again = cause.downcast_ref::<StoreError>().is_some_and(|error| is_try_again(&error.0));
-            is_try_again.then_some(BatchSplit::EachLine)
-        }
-        // The user lacks permission for a key, not for the command.
-        FailureKind::Denied(cause) => {
-            let text = cause.downcast_ref::<StoreError>().and_then(|error| error.0.detail());
-            let denies_key = |text: &str| DENIED_KEY.iter().any(|words| text.contains(words));
-            text.is_some_and(denies_key).then_some(BatchSplit::Halves)
-        }
-        _ => None,
-    }
+/// Returns how large to make the parts of a batch that failed. `None` if they would fail as well.
+pub(crate) fn part_size(failure: &Failure, lines: usize) -> Option<usize> {
+    let error = error_reply(failure)?;
+    let denies_key = |text: &str| DENIED_KEY.iter().any(|words| text.contains(words));
+    let size = if is_try_again(error) {
+        // Most lines fail only together.
+        1
+    } else if is_denial(error) && error.detail().is_some_and(denies_key) {
+        // The user lacks permission for a key, not for the command, and most lines are not concerned.
+        lines.div_ceil(2)
+    } else {
+        return None;
+    };
+    (lines > 1).then_some(size)
 }
 
 /// Returns `true` if the map of the cluster may be outdated.
@@ -230,12 +226,8 @@ pub(crate) fn is_cluster_error(error: &RedisError) -> bool {
 
 /// Returns `true` if the server denies the request to this user.
 pub(crate) fn is_denial(error: &RedisError) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::AuthenticationFailed
-            | ErrorKind::InvalidClientConfig
-            | ErrorKind::Server(ServerErrorKind::NoPerm)
-    ) || matches!(error.code(), Some("NOAUTH" | "WRONGPASS" | "NOPERM"))
+    matches!(error.kind(), ErrorKind::AuthenticationFailed | ErrorKind::InvalidClientConfig)
+        || matches!(error.code(), Some("NOAUTH" | "WRONGPASS" | "NOPERM"))
         || error.detail().is_some_and(|text| DENIED_IN_SCRIPT.iter().any(|words| text.contains(words)))
 }
 

@@ -2,23 +2,25 @@ use redis::Value;
 use turnlock_core::{Kind, LockName, OwnerId};
 
 use crate::script_call::ScriptCall;
-use crate::{decode, lua};
+use crate::{decode, lua, steps};
+use turnlock_store::Failure;
 
 /// The content of a key of unknown kind, as far as it was read.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct KeyProbe {
-    content: Content,
+    /// The type, as `TYPE` replies it.
+    redis_type: String,
+    /// The number of fields of a hash.
+    size: i64,
+    /// The start of a string; or the mode of a hash, empty if it has none.
+    text: String,
+    /// The remaining time to live in ms; negative if it does not expire.
+    ttl: i64,
+    /// Some fields of a hash.
+    fields: Vec<String>,
     has_queue: bool,
     has_token: bool,
     has_taken_permits: bool,
-}
-
-#[derive(Clone, Debug)]
-enum Content {
-    Absent,
-    Hash { size: i64, mode: String, fields: Vec<String> },
-    String { start: String, expires: bool },
-    Other,
 }
 
 /// The longest value that may be that of a plain lock.
@@ -43,74 +45,63 @@ pub(crate) fn is_auxiliary_key(key: &str) -> bool {
 }
 
 pub(crate) fn call(name: &LockName) -> ScriptCall {
-    ScriptCall::on(&lua::KEY_PROBE, name, &[])
-        .arg(name.beside("redisson_lock_queue"))
-        .arg(name.beside("redisson_lock_token"))
-        .arg(name.below("timeout"))
+    let others = (name.beside(steps::QUEUE), name.beside(steps::TOKEN), steps::taken_key(name));
+    ScriptCall::on(&lua::KEY_PROBE, name, &[]).arg(others)
 }
 
+/// What `lua/key_probe.lua` replies.
+type Reply = (String, i64, Vec<u8>, i64, bool, bool, bool, Vec<Vec<u8>>);
+
 impl KeyProbe {
-    pub(crate) fn decode(value: Value) -> Result<Self, Value> {
-        let Value::Array(items) = &value else { return Err(value) };
-        let [kind, Value::Int(size), text, Value::Int(ttl), queue, token, permits, Value::Array(fields)] =
-            &items[..]
-        else {
-            return Err(value);
-        };
-        let exists = |value: &Value| *value == Value::Int(1);
-        let content = match decode::text(kind).as_str() {
-            "none" => Content::Absent,
-            "hash" => Content::Hash {
-                size: *size,
-                mode: decode::text(text),
-                fields: fields.iter().map(decode::text).collect(),
-            },
-            "string" => Content::String { start: decode::text(text), expires: *ttl >= 0 },
-            _ => Content::Other,
-        };
+    pub(crate) fn decode(value: &Value) -> Result<Self, Failure> {
+        let (redis_type, size, start, ttl, has_queue, has_token, has_taken_permits, fields): Reply =
+            decode::script_reply(value)?;
+        let text = |bytes: &Vec<u8>| decode::text(bytes).into_owned();
         Ok(Self {
-            content,
-            has_queue: exists(queue),
-            has_token: exists(token),
-            has_taken_permits: exists(permits),
+            redis_type,
+            size,
+            text: text(&start),
+            ttl,
+            fields: fields.iter().map(text).collect(),
+            has_queue,
+            has_token,
+            has_taken_permits,
         })
     }
 
     /// Returns the kind if the key can hardly be anything but a held lock, or taken permits.
     pub(crate) fn certain_kind(&self) -> Option<Kind> {
-        match &self.content {
-            Content::Hash { size, mode, fields } => self.lock_kind(*size, mode, fields),
-            Content::String { start, .. } if self.has_taken_permits && is_number(start) => {
-                Some(Kind::Permits)
-            }
-            Content::String { start, expires: true } if is_owner(start) => Some(Kind::Plain),
-            Content::String { .. } | Content::Absent | Content::Other => None,
+        match &*self.redis_type {
+            "hash" => self.lock_kind(),
+            "string" if self.has_taken_permits && is_number(&self.text) => Some(Kind::Permits),
+            "string" if self.ttl >= 0 && is_owner(&self.text) => Some(Kind::Plain),
+            _ => None,
         }
     }
 
     /// Returns the kind that the key may have, for a caller that names the key.
     pub(crate) fn possible_kind(&self) -> Option<Kind> {
-        match &self.content {
-            Content::Absent if self.has_queue => Some(Kind::Fair),
-            Content::Absent if self.has_token => Some(Kind::Fenced),
-            Content::Absent if self.has_taken_permits => Some(Kind::Permits),
-            Content::String { start, .. } if is_number(start) => {
+        match &*self.redis_type {
+            "none" if self.has_queue => Some(Kind::Fair),
+            "none" if self.has_token => Some(Kind::Fenced),
+            "none" if self.has_taken_permits => Some(Kind::Permits),
+            "string" if is_number(&self.text) => {
                 Some(if self.has_taken_permits { Kind::Permits } else { Kind::Semaphore })
             }
-            Content::String { start, expires: true } if is_plain_value(start) => Some(Kind::Plain),
+            "string" if self.ttl >= 0 && is_plain_value(&self.text) => Some(Kind::Plain),
             _ => self.certain_kind(),
         }
     }
 
-    fn lock_kind(&self, size: i64, mode: &str, fields: &[String]) -> Option<Kind> {
+    fn lock_kind(&self) -> Option<Kind> {
         let are_all = |is_owner: fn(&str) -> bool| {
-            fields.iter().all(|field| field == "mode" || is_owner(field)) && !fields.is_empty()
+            self.fields.iter().all(|field| field == "mode" || is_owner(field)) && !self.fields.is_empty()
         };
-        match mode {
-            "read" if size > 1 && are_all(is_read_write_holder) => Some(Kind::Read),
-            "write" if size > 1 && are_all(is_read_write_holder) => Some(Kind::Write),
+        match &*self.text {
+            "read" if self.size > 1 && are_all(is_read_write_holder) => Some(Kind::Read),
+            "write" if self.size > 1 && are_all(is_read_write_holder) => Some(Kind::Write),
             // One owner at a time.
-            "" if size == 1 && are_all(is_owner) => Some(match self {
+            "" if self.size == 1 && are_all(is_owner) => Some(match self {
                 Self { has_queue: true, .. } => Kind::Fair,
                 Self { has_token: true, .. } => Kind::Fenced,
                 _ => Kind::Lock,
@@ -144,17 +135,17 @@ mod tests {
 
     const OWNER: &str = "07070707-0707-4707-8707-070707070707:12";
 
-    fn probe(content: Content) -> KeyProbe {
-        KeyProbe { content, has_queue: false, has_token: false, has_taken_permits: false }
+    fn probe(redis_type: &str) -> KeyProbe {
+        KeyProbe { redis_type: redis_type.to_owned(), ..KeyProbe::default() }
     }
 
     fn hash(size: i64, mode: &str, fields: &[&str]) -> KeyProbe {
         let fields = fields.iter().map(|&field| field.to_owned()).collect();
-        probe(Content::Hash { size, mode: mode.to_owned(), fields })
+        KeyProbe { size, text: mode.to_owned(), fields, ..probe("hash") }
     }
 
     fn text(text: &str, expires: bool) -> KeyProbe {
-        probe(Content::String { start: text.to_owned(), expires })
+        KeyProbe { text: text.to_owned(), ttl: if expires { 1 } else { -1 }, ..probe("string") }
     }
 
     #[test]
@@ -186,7 +177,7 @@ mod tests {
             Some(Kind::Fair)
         );
         assert_eq!(KeyProbe { has_token: true, ..lock }.certain_kind(), Some(Kind::Fenced));
-        let free = probe(Content::Absent);
+        let free = probe("none");
         assert_eq!(free.possible_kind(), None);
         let queued = KeyProbe { has_queue: true, ..free };
         assert_eq!((queued.certain_kind(), queued.possible_kind()), (None, Some(Kind::Fair)));
@@ -208,7 +199,7 @@ mod tests {
         for foreign in [text("<html> </html>", true), text("", true), text(&"x".repeat(65), true)] {
             assert_eq!((foreign.certain_kind(), foreign.possible_kind()), (None, None), "{foreign:?}");
         }
-        assert_eq!(probe(Content::Other).possible_kind(), None);
+        assert_eq!(probe("list").possible_kind(), None);
     }
 
     #[test]

@@ -12,16 +12,15 @@
 //! | `batcher`, `batch` | steps that share a call or a `WAIT`, each with its own outcome |
 //! | `connection/` | a connection for commands, which reconnects: by hash, or by text if the script is unknown |
 //! | `endpoint`, `sentinel/` | where a connection leads: to one address, or to the current master |
-//! | `access`, `handshake`, `tls*`, `any_server` | a new stream: login, TLS, and what a failed handshake means |
+//! | `access`, `handshake`, `tls*` | a new stream: login, TLS, and what a failed handshake means |
 //! | `reply`, `decode`, `failure` | the way back: replies, their meaning, and the meaning of errors |
 //! | `pubsub/` | the channels of releases that have waiters |
 //! | `directory`, `key_probe` | what operators need: finds locks, and keeps records of clients |
-//! | `connect_settings`, `credentials`, `shape`, … | settings, checked before the first connection |
+//! | `doctor/`, [`acl`] | also for operators: checks of the servers, and the rights that a user needs |
+//! | `config/` | settings and URLs, checked before the first connection |
 
 mod access;
 pub mod acl;
-#[cfg(feature = "tls")]
-mod any_server;
 mod batch;
 mod batcher;
 mod cluster;
@@ -53,6 +52,6 @@ mod tls_dialler;
 mod tls_error;
 
 pub use access::{Access, Address, TlsDialler};
-pub use config::{ClusterMessages, RedisSettings, RedisUrl, Servers, Shape, Target};
+pub use config::{ClusterMessages, RedisSettings, RedisUrl, Servers, Target};
 pub use store::Redis;
 pub use tls::Tls;

@@ -5,17 +5,10 @@ use std::pin::Pin;
 
 use futures_util::future::join_all;
 
-use crate::failure::{self, BatchSplit};
-use turnlock_store::{Failure, ReplyFuture, Sent, StepReply};
+use crate::failure;
+use turnlock_store::{Failure, ReplyFuture, StepReply};
 
-/// The lines of one call.
-struct Group<L> {
-    lines: Vec<L>,
-    /// The position of each line in the whole batch.
-    indexes: Vec<usize>,
-}
-
-type Outcome<T> = (usize, Result<StepReply<Option<T>>, Failure>);
+type Outcome<T> = Result<StepReply<Option<T>>, Failure>;
 type Outcomes<'a, T> = Pin<Box<dyn Future<Output = Vec<Outcome<T>>> + Send + 'a>>;
 
 /// Runs the lines concurrently, in one call for each value of `group`.
@@ -25,68 +18,46 @@ type Outcomes<'a, T> = Pin<Box<dyn Future<Output = Vec<Outcome<T>>> + Send + 'a>
 /// # Errors
 ///
 /// All calls failed.
-pub(crate) async fn run<L: Clone + Send + Sync, T: Send>(
+pub(crate) async fn run<L: Send + Sync, T: Send>(
     lines: Vec<L>,
     group: impl Fn(&L) -> u16,
     run: impl Fn(&[L]) -> ReplyFuture<Vec<Option<T>>> + Sync,
 ) -> Result<StepReply<Vec<Option<T>>>, Failure> {
-    let mut value: Vec<_> = lines.iter().map(|_| None).collect();
-    let mut groups: BTreeMap<u16, Group<L>> = BTreeMap::new();
+    // The lines of each call, and their positions in the whole batch.
+    let mut groups: BTreeMap<u16, (Vec<L>, Vec<usize>)> = BTreeMap::new();
     for (index, line) in lines.into_iter().enumerate() {
-        let group =
-            groups.entry(group(&line)).or_insert_with(|| Group { lines: Vec::new(), indexes: Vec::new() });
-        group.lines.push(line);
-        group.indexes.push(index);
+        let (lines, indexes) = groups.entry(group(&line)).or_default();
+        lines.push(line);
+        indexes.push(index);
     }
-    let outcomes = join_all(groups.into_values().map(|group| run_group(group, &run))).await;
-    // Of all replies, the earliest time of sending and the fewest replicas.
-    let mut least: Option<(Sent, u32)> = None;
-    let mut failure = None;
-    for (index, outcome) in outcomes.into_iter().flatten() {
-        match outcome {
-            Ok(StepReply { value: outcome, sent, replicas, .. }) => {
-                value[index] = outcome;
-                let (earliest, fewest) = least.unwrap_or((sent, replicas));
-                least = Some((if sent.at < earliest.at { sent } else { earliest }, fewest.min(replicas)));
-            }
-            Err(error) => failure = Some(error),
-        }
-    }
-    match (least, failure) {
-        (Some((sent, replicas)), _) => Ok(StepReply { value, sent, replicas, notified: None }),
-        (None, Some(failure)) => Err(failure),
-        (None, None) => Ok(StepReply::new(value, Sent::never())),
-    }
+    let outcomes = join_all(groups.values().map(|(lines, _)| run_group(lines, &run))).await;
+    let indexes = groups.values().flat_map(|(_, indexes)| indexes);
+    let mut outcomes: Vec<_> = indexes.zip(outcomes.into_iter().flatten()).collect();
+    outcomes.sort_unstable_by_key(|(index, _)| **index);
+    StepReply::merge(outcomes.into_iter().map(|(_, outcome)| outcome))
 }
 
-/// Runs the lines of a group in one call, or in smaller groups if that fails because of some of them.
+/// Runs lines in one call, or in smaller ones if some of the lines fail it.
 ///
-/// The group is split into single lines, or into halves, so that one bad line among many costs few calls.
-fn run_group<'a, L: Clone + Send + Sync + 'a, T: Send + 'a>(
-    group: Group<L>,
+/// Returns one outcome for each line, in their order.
+fn run_group<'a, L: Send + Sync, T: Send + 'a>(
+    lines: &'a [L],
     run: &'a (impl Fn(&[L]) -> ReplyFuture<Vec<Option<T>>> + Sync),
 ) -> Outcomes<'a, T> {
     Box::pin(async move {
-        let Group { lines, indexes } = group;
-        let failure = match run(&lines).await {
-            Ok(StepReply { value, sent, replicas, .. }) => {
-                let outcomes =
-                    value.into_iter().map(|value| Ok(StepReply { value, sent, replicas, notified: None }));
-                return indexes.into_iter().zip(outcomes).collect();
+        let failure = match run(lines).await {
+            Ok(StepReply { mut value, sent, replicas, .. }) => {
+                value.resize_with(lines.len(), || None);
+                let outcome = |value| Ok(StepReply { value, sent, replicas, notified: None });
+                return value.into_iter().map(outcome).collect();
             }
             Err(failure) => failure,
         };
-        let size = match failure::batch_split(&failure) {
-            Some(BatchSplit::EachLine) if lines.len() > 1 => 1,
-            Some(BatchSplit::Halves) if lines.len() > 1 => lines.len().div_ceil(2),
-            _ => {
-                tracing::warn!(%failure, lines = lines.len(), "part of a batch failed");
-                return indexes.into_iter().map(|index| (index, Err(failure.clone()))).collect();
-            }
+        let Some(size) = failure::part_size(&failure, lines.len()) else {
+            tracing::warn!(%failure, lines = lines.len(), "part of a batch failed");
+            return lines.iter().map(|_| Err(failure.clone())).collect();
         };
-        let parts = lines.chunks(size).zip(indexes.chunks(size));
-        let parts = parts.map(|(lines, indexes)| Group { lines: lines.to_vec(), indexes: indexes.to_vec() });
-        join_all(parts.map(|part| run_group(part, run))).await.into_iter().flatten().collect()
+        join_all(lines.chunks(size).map(|part| run_group(part, run))).await.into_iter().flatten().collect()
     })
 }
 
@@ -95,6 +66,7 @@ mod tests {
     use std::sync::Mutex;
 
     use turnlock_core::Moment;
+    use turnlock_store::Sent;
 
     use super::*;
 

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use redis::Value;
+use redis::{Cmd, Value};
 use turnlock_core::Kind;
 
 use crate::access::Address;
@@ -13,19 +13,17 @@ use crate::common::Common;
 use crate::connection::{Connection, Purpose};
 use crate::endpoint::Endpoint;
 use crate::failure;
+use crate::pubsub::PubSubConnection;
 use crate::pubsub::subscriber::Subscriber;
 use crate::pubsub::subscriptions::ResubscribeQueue;
-use crate::reply::{CallOptions, Reply, RequestError};
+use crate::reply::{CallOptions, Reply};
 use crate::script_call::ScriptCall;
 use turnlock_store::{Failure, FailureKind};
 
 /// One server that stores locks.
 ///
 /// Has a connection for commands, one for pub/sub, and two for each number of replicas that must acknowledge.
-#[derive(Debug)]
 pub(crate) struct Node {
-    pub(crate) common: Arc<Common>,
-    endpoint: Endpoint,
     pub(crate) connection: Arc<Connection>,
     /// For steps that share a call. `None` in a cluster, where only steps of one slot could.
     batcher: Option<Batcher>,
@@ -43,38 +41,33 @@ impl Node {
         endpoint: Endpoint,
         resubscribe: Option<ResubscribeQueue>,
     ) -> Self {
-        let connection = Arc::new(Connection::new(common, endpoint.clone(), Purpose::Scripts));
+        let connection = Connection::new(common, endpoint, Purpose::Scripts);
         let has_all_keys = !common.server_mode.is_cluster();
         let batcher = has_all_keys.then(|| Batcher::start(Arc::clone(&connection), Sharing::Call));
-        Self {
-            common: Arc::clone(common),
-            endpoint,
-            connection,
-            batcher,
-            pipelines: Mutex::default(),
-            subscriber: OnceLock::new(),
-            resubscribe,
-        }
+        Self { connection, batcher, pipelines: Mutex::default(), subscriber: OnceLock::new(), resubscribe }
     }
 
     /// Opens the connections for commands and for pub/sub.
     pub(crate) async fn connect(&self) -> Result<(), Failure> {
         self.connection.live().await?;
-        let subscriber = Subscriber::connect(&self.common, &self.endpoint, &self.connection).await?;
-        let _ = self.subscriber.set(subscriber);
+        let Connection { common, endpoint, .. } = &*self.connection;
+        let pubsub = PubSubConnection::open(common, endpoint).await?;
+        self.subscriber.get_or_init(|| self.start_subscriber(Some(pubsub)));
         Ok(())
     }
 
     /// Returns the subscriber of this server, which the first call starts.
     pub(crate) fn subscriber(&self) -> &Subscriber {
-        self.subscriber.get_or_init(|| {
-            Subscriber::start(&self.common, &self.endpoint, &self.connection, self.resubscribe.clone(), None)
-        })
+        self.subscriber.get_or_init(|| self.start_subscriber(None))
+    }
+
+    fn start_subscriber(&self, pubsub: Option<PubSubConnection>) -> Subscriber {
+        Subscriber::start(&self.connection, self.resubscribe.clone(), pubsub)
     }
 
     /// Returns the current address of the server.
     pub(crate) async fn address(&self) -> Result<Address, Failure> {
-        Ok(self.endpoint.resolve().await?.address)
+        Ok(self.connection.endpoint.resolve().await?.address)
     }
 
     /// Returns the batcher for a call that replicas must acknowledge. `None` for any other call.
@@ -83,8 +76,9 @@ impl Node {
             return None;
         }
         let start = || {
-            let connection = Connection::new(&self.common, self.endpoint.clone(), Purpose::ReplicatedScripts);
-            Arc::new(Batcher::start(Arc::new(connection), Sharing::Wait(replicas)))
+            let Connection { common, endpoint, .. } = &*self.connection;
+            let connection = Connection::new(common, endpoint.clone(), Purpose::ReplicatedScripts);
+            Arc::new(Batcher::start(connection, Sharing::Wait(replicas)))
         };
         let key = (replicas, call.action().extends_lease());
         Some(Arc::clone(self.pipelines.lock().entry(key).or_insert_with(start)))
@@ -105,7 +99,7 @@ impl Node {
         call: &ScriptCall,
         asking: bool,
         CallOptions { limit, replicas, .. }: CallOptions,
-    ) -> Result<Reply, RequestError> {
+    ) -> Result<Reply, Failure> {
         if let Some(pipeline) = self.pipeline(call, replicas) {
             return pipeline.call(call, asking, limit).await;
         }
@@ -122,12 +116,9 @@ impl Node {
     }
 
     /// Returns the failure of a call, with what its error reply means.
-    pub(crate) async fn failure(&self, error: RequestError, call: &ScriptCall, limit: Duration) -> Failure {
-        let error = match error {
-            RequestError::Failed(failure) => return failure,
-            RequestError::Refused(error) => error,
-        };
-        if failure::is_wrong_type(&error) {
+    pub(crate) async fn explain(&self, failure: Failure, call: &ScriptCall, limit: Duration) -> Failure {
+        let Some(error) = failure::error_reply(&failure) else { return failure };
+        if failure::is_wrong_type(error) {
             return self.wrong_type(call, limit).await;
         }
         match error.code() {
@@ -137,20 +128,18 @@ impl Node {
             }
             // Only the scripts of a read-write lock check this.
             Some("WRONGKIND") => Failure::wrong_kind(&call.lock, Kind::Lock),
-            _ if error.redirect_node().is_some() && !self.common.server_mode.is_cluster() => {
+            _ if error.redirect_node().is_some() && !self.connection.common.server_mode.is_cluster() => {
                 let text = format!("a single node of a cluster ({error}); use redis+cluster://");
                 Failure::refused(FailureKind::Unsupported(text))
             }
-            _ => failure::from_error(error, None),
+            _ => failure,
         }
     }
 
     /// Builds the failure of a call on a key with a value of another type.
     async fn wrong_type(&self, call: &ScriptCall, limit: Duration) -> Failure {
         let key = call.lock.key().to_owned();
-        let mut cmd = redis::cmd("TYPE");
-        cmd.arg(&key);
-        let found = match self.connection.command(&cmd, limit).await {
+        let found = match self.connection.command(&Cmd::key_type(&key), limit).await {
             Ok(Reply { value: Value::SimpleString(kind), .. }) => format!("a value of type {kind}"),
             _ => "a value of another type".to_owned(),
         };

@@ -1,8 +1,7 @@
 use std::time::Duration;
 
-use redis::{RedisError, Value};
-
-use turnlock_store::{Failure, FailureKind, Sent};
+use redis::Value;
+use turnlock_store::{FailureKind, Sent};
 
 /// How to send a call.
 #[derive(Clone, Copy, Debug)]
@@ -35,20 +34,5 @@ impl Reply {
     /// A reply that no replica must acknowledge.
     pub(crate) fn new(value: Value, sent: Sent) -> Self {
         Self { value, sent, replicas: Ok(0) }
-    }
-}
-
-/// Why a request has no reply that counts.
-#[derive(Clone, Debug)]
-pub(crate) enum RequestError {
-    /// The server replied with an error: nothing was done.
-    Refused(RedisError),
-    /// The request was not sent; or there was no valid reply, and it is in doubt.
-    Failed(Failure),
-}
-
-impl From<Failure> for RequestError {
-    fn from(failure: Failure) -> Self {
-        Self::Failed(failure)
     }
 }

@@ -2,18 +2,17 @@
 //!
 //! The header of a script in `lua/` describes them.
 
-use std::borrow::Cow;
 use std::fmt::Display;
 
 use turnlock_core::model::{AcquireOptions, Claim, CounterOp, PermitId, ReadWriteLockState, Step};
 use turnlock_core::{Kind, Lease, LockName, OwnerId};
 
-use crate::lua::{self, Script};
+use crate::lua;
 use crate::script_call::ScriptCall;
 use turnlock_store::Failure;
 
 /// Redisson's prefix of the key of the last token.
-const TOKEN: &str = "redisson_lock_token";
+pub(crate) const TOKEN: &str = "redisson_lock_token";
 
 /// Redisson's prefix of the list of waiters.
 pub(crate) const QUEUE: &str = "redisson_lock_queue";
@@ -27,6 +26,9 @@ pub(crate) const HEARTBEATS: &str = "turnlock_waiters";
 /// The prefix of turnlock's key for the intent of a waiting writer. Its value is the owner.
 const WRITER_INTENT: &str = "turnlock_writer_waits";
 
+/// The prefix of turnlock's request records.
+pub(crate) const REQUEST: &str = "turnlock_request";
+
 /// Returns the call for a step; or for several renewals of one renewal group, or several heartbeats.
 ///
 /// # Errors
@@ -34,51 +36,61 @@ const WRITER_INTENT: &str = "turnlock_writer_waits";
 /// The kind does not have this step. Only a bug in turnlock gets here.
 pub(crate) fn script_call(steps: &[Step]) -> Result<ScriptCall, Failure> {
     let first = &steps[0];
-    let (label, call) = match first {
-        Step::Acquire(claim, options) => ("acquire", acquire(claim, options)),
-        Step::Release(claim) => ("release", release(claim)),
-        Step::Renew(..) => ("renew", renew(steps)),
-        Step::SetLease { claim, lease, .. } => ("unlock_after", set_lease(claim, *lease)),
-        Step::Heartbeat(..) => ("heartbeat", Some(heartbeat(steps))),
-        Step::ForceUnlock(name) => ("force_unlock", force_unlock(name)),
-        Step::Perform(name, op, request) => ("a counter operation", perform(name, *op, request)),
-        Step::Forget(name, request) => ("forget", Some(forget(name, request))),
-        Step::Inspect(name) => ("inspect", Some(inspect(name))),
+    let call = match first {
+        Step::Acquire(claim, options) => acquire(claim, options),
+        Step::Release(claim) => release(claim),
+        Step::Renew(..) => renew(steps),
+        Step::SetLease { claim, lease, .. } => set_lease(claim, *lease),
+        Step::Heartbeat(..) => Some(heartbeat(steps)),
+        Step::ForceUnlock(name) => force_unlock(name),
+        Step::Perform(name, op, request) => perform(name, *op, request),
+        Step::Forget(name, request) => Some(forget(name, request)),
+        Step::Inspect(name) => Some(inspect(name)),
     };
-    let unsupported = || format!("{label} is not supported for a {}", first.kind().label());
+    let unsupported = || format!("{} is not supported for a {}", label(first), first.kind().label());
     call.ok_or_else(|| Failure::unavailable(unsupported()))
+}
+
+/// Returns the name of a step, for messages.
+pub(crate) fn label(step: &Step) -> &'static str {
+    match step {
+        Step::Acquire(..) => "acquire",
+        Step::Release(_) => "release",
+        Step::Renew(..) => "renew",
+        Step::SetLease { .. } => "set the lease",
+        Step::Heartbeat(..) => "heartbeat of a waiter",
+        Step::ForceUnlock(_) => "force unlock",
+        Step::Perform(_, CounterOp::SetOnce(_), _) => "set the count",
+        Step::Perform(_, CounterOp::CountDown, _) => "count down",
+        Step::Perform(_, CounterOp::Delete, _) => "delete",
+        Step::Perform(..) => "change the count",
+        Step::Forget(..) => "forget a request id",
+        Step::Inspect(_) => "inspect",
+    }
 }
 
 fn acquire(claim: &Claim, options: &AcquireOptions) -> Option<ScriptCall> {
     let Claim { name, owner, target, permits, under, .. } = claim;
     let lease = options.lease.as_millis();
     let hold = (owner.as_str(), *target, lease);
+    let on = |script, others: &[String]| ScriptCall::on(script, name, others);
     Some(match name.kind() {
-        Kind::Lock | Kind::Spin => ScriptCall::on(&lua::LOCK_ACQUIRE, name, &[]).arg(hold),
-        Kind::Fenced => {
-            let call = ScriptCall::on(&lua::FENCED_ACQUIRE, name, &[name.beside(TOKEN)]);
-            call.arg(hold).arg(options.highest_token)
-        }
-        Kind::Fair => {
-            let call = ScriptCall::on(&lua::FAIR_ACQUIRE, name, &queue_keys(name));
-            call.arg(hold).arg(u8::from(options.waits))
-        }
+        Kind::Lock | Kind::Spin => on(&lua::LOCK_ACQUIRE, &[]).arg(hold),
+        Kind::Fenced => on(&lua::FENCED_ACQUIRE, &[name.beside(TOKEN)]).arg(hold).arg(options.highest_token),
+        Kind::Fair => on(&lua::FAIR_ACQUIRE, &queue_keys(name)).arg(hold).arg(u8::from(options.waits)),
         Kind::Read => {
-            let call = ScriptCall::on(&lua::READ_ACQUIRE, name, &[name.beside(WRITER_INTENT)]);
-            call.arg(hold).arg((hold_key_prefix(name), under.as_ref().map_or("", OwnerId::as_str)))
+            let under = under.as_ref().map_or("", OwnerId::as_str);
+            on(&lua::READ_ACQUIRE, &[intent_key(name)]).arg(hold).arg((hold_key_prefix(name), under))
         }
         Kind::Write => {
-            let call = ScriptCall::on(&lua::WRITE_ACQUIRE, name, &[name.beside(WRITER_INTENT)]);
             let intent_ms = if options.waits { ReadWriteLockState::WRITER_INTENT.as_millis() } else { 0 };
-            call.arg(hold).arg((hold_key_prefix(name), intent_ms.to_string()))
+            let call = on(&lua::WRITE_ACQUIRE, &[intent_key(name)]).arg(hold);
+            call.arg((hold_key_prefix(name), intent_ms.to_string()))
         }
-        Kind::Plain => ScriptCall::on(&lua::PLAIN_ACQUIRE, name, &[]).arg((owner.as_str(), lease)),
-        Kind::Semaphore => {
-            ScriptCall::on(&lua::SEMAPHORE_ACQUIRE, name, &[record_key(name, owner)]).arg(*permits)
-        }
+        Kind::Plain => on(&lua::PLAIN_ACQUIRE, &[]).arg((owner.as_str(), lease)),
+        Kind::Semaphore => on(&lua::SEMAPHORE_ACQUIRE, &[record_key(name, owner)]).arg(*permits),
         Kind::Permits => {
-            let call = ScriptCall::on(&lua::PERMITS_ACQUIRE, name, &[taken_key(name)]);
-            with_ids(call.arg((lease, name.channel())), claim)
+            with_ids(on(&lua::PERMITS_ACQUIRE, &[taken_key(name)]).arg((lease, channel(name))), claim)
         }
         Kind::Latch => return None,
     })
@@ -86,31 +98,19 @@ fn acquire(claim: &Claim, options: &AcquireOptions) -> Option<ScriptCall> {
 
 fn release(claim: &Claim) -> Option<ScriptCall> {
     let Claim { name, owner, target, permits, unsure, .. } = claim;
-    let hold = (owner.as_str(), *target);
+    let hold = (owner.as_str(), *target, channel(name));
+    let on = |script, others: &[String]| ScriptCall::on(script, name, others);
     Some(match name.kind() {
-        Kind::Lock | Kind::Spin | Kind::Fenced => {
-            ScriptCall::on(&lua::LOCK_RELEASE, name, &[]).arg(hold).arg(channel(name))
-        }
-        Kind::Fair => {
-            ScriptCall::on(&lua::FAIR_RELEASE, name, &queue_keys(name)).arg(hold).arg(name.common_channel())
-        }
-        Kind::Read => {
-            let call = ScriptCall::on(&lua::READ_RELEASE, name, &[]);
-            call.arg(hold).arg((name.channel(), hold_key_prefix(name)))
-        }
-        Kind::Write => {
-            let call = ScriptCall::on(&lua::WRITE_RELEASE, name, &[name.beside(WRITER_INTENT)]);
-            call.arg(hold).arg((name.channel(), hold_key_prefix(name)))
-        }
-        Kind::Plain => ScriptCall::on(&lua::PLAIN_RELEASE, name, &[]).arg(owner.as_str()),
+        Kind::Lock | Kind::Spin | Kind::Fenced => on(&lua::LOCK_RELEASE, &[]).arg(hold),
+        Kind::Fair => on(&lua::FAIR_RELEASE, &queue_keys(name)).arg(hold),
+        Kind::Read => on(&lua::READ_RELEASE, &[]).arg(hold).arg(hold_key_prefix(name)),
+        Kind::Write => on(&lua::WRITE_RELEASE, &[intent_key(name)]).arg(hold).arg(hold_key_prefix(name)),
+        Kind::Plain => on(&lua::PLAIN_RELEASE, &[]).arg(owner.as_str()),
         Kind::Semaphore => {
-            let call = ScriptCall::on(&lua::SEMAPHORE_RELEASE, name, &[record_key(name, owner)]);
-            call.arg((*permits, u8::from(*unsure), name.channel()))
+            let call = on(&lua::SEMAPHORE_RELEASE, &[record_key(name, owner)]);
+            call.arg((*permits, u8::from(*unsure), channel(name)))
         }
-        Kind::Permits => {
-            let call = ScriptCall::on(&lua::PERMITS_RELEASE, name, &[taken_key(name)]);
-            with_ids(call.arg(name.channel()), claim)
-        }
+        Kind::Permits => with_ids(on(&lua::PERMITS_RELEASE, &[taken_key(name)]).arg(channel(name)), claim),
         Kind::Latch => return None,
     })
 }
@@ -126,19 +126,15 @@ fn renew(steps: &[Step]) -> Option<ScriptCall> {
         Kind::Permits => &lua::PERMITS_RENEW,
         Kind::Semaphore | Kind::Latch => return None,
     };
-    let is_permits = first.kind() == Kind::Permits;
-    let key = |step| {
-        let name = Step::name(step);
-        if is_permits { Cow::Owned(taken_key(name)) } else { Cow::Borrowed(name.key()) }
+    let key = |step: &Step| {
+        let name = step.name();
+        if name.kind() == Kind::Permits { taken_key(name) } else { name.key().to_owned() }
     };
-    let keys: Vec<_> = steps.iter().map(key).collect();
-    let renewals = steps.iter().filter_map(|step| match step {
-        Step::Renew(claim, lease) => Some((claim, lease.map_or(0, Lease::as_millis))),
-        _ => None,
-    });
-    let call = ScriptCall::on_many(script, first, &keys);
-    Some(renewals.fold(call, |call, (claim, lease)| {
+    let call = ScriptCall::on_many(script, first, &steps.iter().map(key).collect::<Vec<_>>());
+    Some(steps.iter().fold(call, |call, step| {
+        let Step::Renew(claim, lease) = step else { return call };
         let Claim { name, owner, permits, .. } = claim;
+        let lease = lease.map_or(0, Lease::as_millis);
         match name.kind() {
             Kind::Permits => with_ids(call.arg((lease, *permits)), claim),
             Kind::Read | Kind::Write => call.arg((owner.as_str(), lease, hold_key_prefix(name), side(name))),
@@ -149,23 +145,18 @@ fn renew(steps: &[Step]) -> Option<ScriptCall> {
 
 fn set_lease(claim: &Claim, lease: Lease) -> Option<ScriptCall> {
     let Claim { name, owner, .. } = claim;
-    let hold = (owner.as_str(), lease.as_millis());
+    let hold = (owner.as_str(), lease.as_millis(), channel(name));
+    let on = |script, others: &[String]| ScriptCall::on(script, name, others);
     Some(match name.kind() {
-        Kind::Lock | Kind::Spin | Kind::Fenced => {
-            ScriptCall::on(&lua::LOCK_UNLOCK_AFTER, name, &[]).arg(hold).arg(channel(name))
-        }
-        Kind::Fair => {
-            let call = ScriptCall::on(&lua::FAIR_UNLOCK_AFTER, name, &queue_keys(name));
-            call.arg(hold).arg(name.common_channel())
-        }
+        Kind::Lock | Kind::Spin | Kind::Fenced => on(&lua::LOCK_UNLOCK_AFTER, &[]).arg(hold),
+        Kind::Fair => on(&lua::FAIR_UNLOCK_AFTER, &queue_keys(name)).arg(hold),
         Kind::Read | Kind::Write => {
-            let call = ScriptCall::on(&lua::READ_WRITE_UNLOCK_AFTER, name, &[]);
-            call.arg(hold).arg((name.channel(), hold_key_prefix(name), side(name)))
+            on(&lua::READ_WRITE_UNLOCK_AFTER, &[]).arg(hold).arg((hold_key_prefix(name), side(name)))
         }
-        Kind::Plain => ScriptCall::on(&lua::PLAIN_UNLOCK_AFTER, name, &[]).arg(hold),
+        Kind::Plain => on(&lua::PLAIN_UNLOCK_AFTER, &[]).arg(hold),
         Kind::Permits => {
             let call = ScriptCall::on_many(&lua::PERMITS_UNLOCK_AFTER, name, &[taken_key(name)]);
-            with_ids(call.arg((lease.as_millis(), name.channel())), claim)
+            with_ids(call.arg((lease.as_millis(), channel(name))), claim)
         }
         Kind::Semaphore | Kind::Latch => return None,
     })
@@ -178,24 +169,20 @@ fn heartbeat(steps: &[Step]) -> ScriptCall {
     });
     let call = ScriptCall::on_many(&lua::FAIR_HEARTBEAT, steps[0].name(), &keys.collect::<Vec<_>>());
     steps.iter().fold(call, |call, step| match step {
-        Step::Heartbeat(name, owner) => call.arg((owner.as_str(), name.common_channel())),
+        Step::Heartbeat(name, owner) => call.arg((owner.as_str(), channel(name))),
         _ => call,
     })
 }
 
 fn force_unlock(name: &LockName) -> Option<ScriptCall> {
+    let on = |script, others: &[String]| ScriptCall::on(script, name, others).arg(channel(name));
     Some(match name.kind() {
-        Kind::Lock | Kind::Spin | Kind::Fenced => {
-            ScriptCall::on(&lua::LOCK_FORCE_UNLOCK, name, &[]).arg(channel(name))
-        }
-        Kind::Fair => {
-            ScriptCall::on(&lua::FAIR_FORCE_UNLOCK, name, &queue_keys(name)).arg(name.common_channel())
-        }
+        Kind::Lock | Kind::Spin | Kind::Fenced => on(&lua::LOCK_FORCE_UNLOCK, &[]),
+        Kind::Fair => on(&lua::FAIR_FORCE_UNLOCK, &queue_keys(name)),
         Kind::Read | Kind::Write => {
-            let call = ScriptCall::on(&lua::READ_WRITE_FORCE_UNLOCK, name, &[]);
-            call.arg((side(name), name.channel(), hold_key_prefix(name)))
+            on(&lua::READ_WRITE_FORCE_UNLOCK, &[]).arg((side(name), hold_key_prefix(name)))
         }
-        Kind::Plain => ScriptCall::on(&lua::PLAIN_FORCE_UNLOCK, name, &[]),
+        Kind::Plain => on(&lua::PLAIN_FORCE_UNLOCK, &[]),
         Kind::Semaphore | Kind::Permits | Kind::Latch => return None,
     })
 }
@@ -219,7 +206,7 @@ fn perform(name: &LockName, op: CounterOp, request: &OwnerId) -> Option<ScriptCa
         CounterOp::CountDown => ("count_down", String::new()),
         CounterOp::Delete => ("delete", String::new()),
     };
-    Some(call.arg((operation, number, name.channel())))
+    Some(call.arg((operation, number, channel(name))))
 }
 
 /// Deletes a request record. Touches no other key.
@@ -228,11 +215,11 @@ fn forget(name: &LockName, request: &OwnerId) -> ScriptCall {
 }
 
 fn inspect(name: &LockName) -> ScriptCall {
-    let on = |script: &'static Script, others: &[String]| ScriptCall::on(script, name, others);
+    let on = |script, others: &[String]| ScriptCall::on(script, name, others);
     match name.kind() {
-        Kind::Lock | Kind::Spin => on(&lua::LOCK_INSPECT, &[]),
-        Kind::Fenced => on(&lua::LOCK_INSPECT, &[name.beside(TOKEN)]),
-        Kind::Fair => on(&lua::FAIR_INSPECT, &[name.beside(QUEUE)]),
+        Kind::Lock | Kind::Spin => on(&lua::LOCK_INSPECT, &[]).arg(""),
+        Kind::Fenced => on(&lua::LOCK_INSPECT, &[name.beside(TOKEN)]).arg("token"),
+        Kind::Fair => on(&lua::LOCK_INSPECT, &[name.beside(QUEUE)]).arg("queue"),
         Kind::Read | Kind::Write => on(&lua::READ_WRITE_INSPECT, &[]).arg(hold_key_prefix(name)),
         Kind::Plain => on(&lua::PLAIN_INSPECT, &[]),
         Kind::Semaphore | Kind::Latch => on(&lua::SEMAPHORE_INSPECT, &[]),
@@ -240,13 +227,20 @@ fn inspect(name: &LockName) -> ScriptCall {
     }
 }
 
-/// Returns the channel of releases and shortened leases; empty for a spin lock, which publishes nothing.
+/// Returns the channel of releases and shortened leases; empty for a kind that publishes nothing.
+///
+/// A waiter of a fair lock has a channel of its own, which begins with this one.
 fn channel(name: &LockName) -> &str {
-    if name.kind().publishes_releases() { name.channel() } else { "" }
+    if name.kind().publishes_releases() { name.common_channel() } else { "" }
 }
 
-fn queue_keys(name: &LockName) -> [String; 3] {
+pub(crate) fn queue_keys(name: &LockName) -> [String; 3] {
     [QUEUE, DEADLINES, HEARTBEATS].map(|prefix| name.beside(prefix))
+}
+
+/// Returns the key of the intent of a waiting writer.
+pub(crate) fn intent_key(name: &LockName) -> String {
+    name.beside(WRITER_INTENT)
 }
 
 /// Returns the side of a read-write lock.
@@ -260,7 +254,7 @@ fn hold_key_prefix(name: &LockName) -> String {
 }
 
 /// Returns Redisson's key of the taken permits.
-fn taken_key(name: &LockName) -> String {
+pub(crate) fn taken_key(name: &LockName) -> String {
     name.below("timeout")
 }
 
@@ -270,5 +264,5 @@ fn with_ids(call: ScriptCall, claim: &Claim) -> ScriptCall {
 
 /// Returns the key of a request record, in the slot of the number. It makes operations without owner idempotent.
 pub(crate) fn record_key(name: &LockName, request: &OwnerId) -> String {
-    [&name.beside("turnlock_request"), ":", request.as_str()].concat()
+    [&name.beside(REQUEST), ":", request.as_str()].concat()
 }

@@ -1,3 +1,4 @@
+use std::fmt;
 use std::slice;
 use std::sync::{Arc, Weak};
 
@@ -7,7 +8,7 @@ use turnlock_core::model::{Reply as StepValue, Step};
 
 use crate::cluster::Cluster;
 use crate::common::Common;
-use crate::config::{Shape, Target};
+use crate::config::{Servers, Target};
 use crate::endpoint::{Endpoint, MasterFinder};
 use crate::lua::ServerMode;
 use crate::node::Node;
@@ -32,7 +33,7 @@ impl Redis {
     /// Sends a batch: one call for all lines, or one for each slot in a cluster.
     ///
     /// Each line has its own outcome.
-    pub(crate) fn batch<L: Clone + Send + Sync + 'static, T: Send + 'static>(
+    pub(crate) fn batch<L: Send + Sync + 'static, T: Send + 'static>(
         &self,
         lines: Vec<L>,
         name: fn(&L) -> &LockName,
@@ -109,17 +110,17 @@ impl Store for Redis {
         self.topology.common().attach(signals);
     }
 
-    fn directory(&self) -> Option<&dyn Directory> {
-        Some(self)
+    fn directory(&self) -> &dyn Directory {
+        self
     }
 
-    fn examination(&self) -> Option<&dyn Examination> {
-        Some(self)
+    fn examination(&self) -> &dyn Examination {
+        self
     }
 }
 
 /// The servers of the store. Routes each step to one of them.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) enum Topology {
     /// One server has all keys. With sentinels, its endpoint follows the master.
     One(Arc<Node>),
@@ -127,28 +128,26 @@ pub(crate) enum Topology {
 }
 
 impl Topology {
-    pub(crate) async fn connect(Target { shape, access }: Target) -> Result<Self, Failure> {
-        match shape {
-            Shape::Single(address) => {
-                Self::one(Arc::new(Common::new(access, ServerMode::Standalone)), Endpoint::Fixed(address))
-                    .await
+    pub(crate) async fn connect(target: Target) -> Result<Self, Failure> {
+        let Target { servers, access, sentinel_access, messages } = target;
+        match servers {
+            Servers::One(address) => {
+                Self::one(&Common::new(access, ServerMode::Standalone), Endpoint::Fixed(address)).await
             }
-            Shape::Sentinel { sentinels, master, access: sentinel_access } => {
-                let common = Arc::new(Common::new(access, ServerMode::Standalone));
+            Servers::Sentinels { sentinels, master } => {
+                let common = Common::new(access, ServerMode::Standalone);
                 let sentinels = Arc::new(Sentinels::new(sentinels, master, sentinel_access));
                 let master = Arc::clone(&sentinels) as Arc<dyn MasterFinder>;
-                let topology = Self::one(Arc::clone(&common), Endpoint::Master(master)).await?;
+                let topology = Self::one(&common, Endpoint::Master(master)).await?;
                 tokio::spawn(failover::watch(Arc::downgrade(&sentinels), Arc::downgrade(&common)));
                 Ok(topology)
             }
-            Shape::Cluster { seeds, messages } => {
-                Ok(Self::Cluster(Cluster::connect(seeds, messages, access).await?))
-            }
+            Servers::Cluster { seeds } => Ok(Self::Cluster(Cluster::connect(seeds, messages, access).await?)),
         }
     }
 
-    async fn one(common: Arc<Common>, endpoint: Endpoint) -> Result<Self, Failure> {
-        let node = Arc::new(Node::new(&common, endpoint, None));
+    async fn one(common: &Arc<Common>, endpoint: Endpoint) -> Result<Self, Failure> {
+        let node = Arc::new(Node::new(common, endpoint, None));
         node.connect().await?;
         Ok(Self::One(node))
     }
@@ -158,7 +157,7 @@ impl Topology {
         match self {
             Self::One(node) => match node.call(call, false, options).await {
                 Ok(reply) => Ok(reply),
-                Err(error) => Err(Box::pin(node.failure(error, call, options.limit)).await),
+                Err(failure) => Err(Box::pin(node.explain(failure, call, options.limit)).await),
             },
             Self::Cluster(cluster) => Box::pin(cluster.call(call, options)).await,
         }
@@ -174,8 +173,17 @@ impl Topology {
 
     fn common(&self) -> &Common {
         match self {
-            Self::One(node) => &node.common,
+            Self::One(node) => &node.connection.common,
             Self::Cluster(cluster) => &cluster.common,
+        }
+    }
+}
+
+impl fmt::Debug for Topology {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::One(node) => write!(f, "One({})", node.connection.endpoint),
+            Self::Cluster(cluster) => write!(f, "Cluster({:?})", cluster.seeds),
         }
     }
 }

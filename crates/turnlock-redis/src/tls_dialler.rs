@@ -6,18 +6,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::client::WebPkiServerVerifier;
-use rustls::client::danger::ServerCertVerifier;
-use rustls::crypto::{CryptoProvider, ring};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, ring};
+use rustls::crypto::{verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use super::any_server::AnyServer;
 use super::handshake::{HandshakeStream, Stream};
-use super::tls_error::{self, Expected};
+use super::tls_error;
 use crate::tls::{Pem, Tls};
 use turnlock_store::SettingError;
 
@@ -46,7 +46,7 @@ impl TlsDialler {
         // Not installed for the process: that choice belongs to the program.
         let provider = Arc::new(ring::default_provider());
         let verifier: Arc<dyn ServerCertVerifier> = if accepts_any_server {
-            Arc::new(AnyServer::new(&provider))
+            Arc::new(AnyServer(provider.signature_verification_algorithms))
         } else {
             verifier(&provider, tls.ca_file.as_ref())?
         };
@@ -91,10 +91,7 @@ impl TlsDialler {
             biased;
             outcome = handshake => match outcome {
                 Ok(stream) => Ok(Box::pin(HandshakeStream::new(stream, tls_error::explain_first_reply))),
-                Err(error) => {
-                    let expected = Expected { name: &shown, has_own_ca: self.has_own_ca };
-                    Err(tls_error::explain_handshake(error, &expected))
-                }
+                Err(error) => Err(tls_error::explain_handshake(error, &shown, self.has_own_ca)),
             },
             () = wait_until_known_plaintext(peer, PLAINTEXT_CHECK_DELAY.min(limit / 4)) => Err(tls_error::not_tls()),
         }
@@ -181,5 +178,44 @@ fn read_pem(setting: &'static str, pem: &Pem) -> Result<Vec<u8>, SettingError> {
 impl fmt::Debug for TlsDialler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TlsDialler").field("server_name", &self.server_name).finish_non_exhaustive()
+    }
+}
+
+/// Accepts every server certificate. Only the proof that the server has its key is verified.
+#[derive(Debug)]
+struct AnyServer(WebPkiSupportedAlgorithms);
+
+impl ServerCertVerifier for AnyServer {
+    fn verify_server_cert(
+        &self,
+        _certificate: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _name: &ServerName<'_>,
+        _ocsp: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, certificate, signed, &self.0)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, certificate, signed, &self.0)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_schemes()
     }
 }

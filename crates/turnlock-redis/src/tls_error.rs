@@ -4,21 +4,15 @@ use std::io;
 
 use rustls::{AlertDescription, CertificateError, Error};
 
-use super::handshake::{HandshakeFailure, is_disconnect, not_redis};
-
-/// What the certificate of the server is verified against.
-pub(super) struct Expected<'a> {
-    /// The name that the certificate must be valid for.
-    pub(super) name: &'a str,
-    /// `ca_file` is set, so the CAs of the system are not used.
-    pub(super) has_own_ca: bool,
-}
+use super::handshake::{HandshakeFailure, is_disconnect};
 
 /// Explains an error of the TLS handshake.
-pub(super) fn explain_handshake(error: io::Error, expected: &Expected<'_>) -> io::Error {
+///
+/// The certificate must be valid for `name`. With `has_own_ca`, `ca_file` replaces the CAs of the system.
+pub(super) fn explain_handshake(error: io::Error, name: &str, has_own_ca: bool) -> io::Error {
     let text = match rustls_error(&error) {
         Some(Error::InvalidMessage(_)) => return not_tls(),
-        Some(Error::InvalidCertificate(problem)) => certificate_error(problem, expected),
+        Some(Error::InvalidCertificate(problem)) => certificate_error(problem, name, has_own_ca),
         Some(Error::AlertReceived(alert)) => alert_error(*alert),
         None if is_disconnect(&error) => {
             "the server closed the connection during the TLS handshake; if this port does not use TLS, use redis://"
@@ -36,10 +30,7 @@ pub(super) fn explain_first_reply(failure: HandshakeFailure) -> io::Error {
     let closed = "the server closed the connection after the TLS handshake; if it requires a client certificate, set \
                   `cert_file` and `key_file`";
     match failure {
-        HandshakeFailure::NotResp => not_redis(),
-        HandshakeFailure::Closed | HandshakeFailure::TlsAlert => {
-            io::Error::new(io::ErrorKind::UnexpectedEof, closed)
-        }
+        HandshakeFailure::TlsAlert => io::Error::new(io::ErrorKind::UnexpectedEof, closed),
         HandshakeFailure::Io(error) => match rustls_error(&error) {
             Some(Error::AlertReceived(alert)) => io::Error::new(error.kind(), alert_error(*alert)),
             None if is_disconnect(&error) => io::Error::new(error.kind(), closed),
@@ -58,9 +49,9 @@ fn rustls_error(error: &io::Error) -> Option<&Error> {
     error.get_ref().and_then(|rustls_error| rustls_error.downcast_ref())
 }
 
-fn certificate_error(problem: &CertificateError, expected: &Expected<'_>) -> String {
+fn certificate_error(problem: &CertificateError, name: &str, has_own_ca: bool) -> String {
     match problem {
-        CertificateError::UnknownIssuer | CertificateError::BadSignature if expected.has_own_ca => {
+        CertificateError::UnknownIssuer | CertificateError::BadSignature if has_own_ca => {
             "the server's certificate is not signed by the CA in `ca_file`; set it to the CA that signed it".to_owned()
         }
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {
@@ -76,9 +67,8 @@ fn certificate_error(problem: &CertificateError, expected: &Expected<'_>) -> Str
                 _ => String::new(),
             };
             format!(
-                "the server's certificate is not for {}{presented}; connect by a name in the certificate, or set \
-                 `server_name`",
-                expected.name
+                "the server's certificate is not for {name}{presented}; connect by a name in the certificate, or set \
+                 `server_name`"
             )
         }
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {

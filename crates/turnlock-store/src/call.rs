@@ -36,6 +36,40 @@ impl<T> StepReply<T> {
     }
 }
 
+impl<T> StepReply<Vec<Option<T>>> {
+    /// Merges the replies to the parts of a batch, in order. A part that failed has no outcome.
+    ///
+    /// The result has the earliest moment of sending, from which all leases count, and the fewest replicas.
+    ///
+    /// # Errors
+    ///
+    /// The first failure, if there is no reply at all.
+    pub fn merge(
+        outcomes: impl IntoIterator<Item = Result<StepReply<Option<T>>, Failure>>,
+    ) -> Result<Self, Failure> {
+        let (mut values, mut least, mut failed) = (Vec::new(), None, None);
+        for outcome in outcomes {
+            match outcome {
+                Ok(StepReply { value, sent, replicas, .. }) => {
+                    values.push(value);
+                    let (earliest, fewest): (Sent, u32) = least.unwrap_or((sent, replicas));
+                    let earliest = if sent.at < earliest.at { sent } else { earliest };
+                    least = Some((earliest, fewest.min(replicas)));
+                }
+                Err(failure) => {
+                    values.push(None);
+                    failed.get_or_insert(failure);
+                }
+            }
+        }
+        match (least, failed) {
+            (Some((sent, replicas)), _) => Ok(Self { value: values, sent, replicas, notified: None }),
+            (None, Some(failure)) => Err(failure),
+            (None, None) => Ok(Self::new(values, Sent::never())),
+        }
+    }
+}
+
 /// The options of a step that grants or renews.
 #[derive(Clone, Debug)]
 pub struct StepOptions {

@@ -1,33 +1,52 @@
+use std::future::ready;
 use std::time::Duration;
 
 use turnlock_core::{ClientId, Glob, Kind, LockName};
 
-use crate::call::ReplyFuture;
+use crate::call::{ReplyFuture, StepReply};
+use crate::failure::{Failure, FailureKind, Sent};
 
 /// What a store may do for operators: find locks, and tell who the clients are.
 ///
-/// No lock depends on it.
+/// No lock depends on it. By default, a search is refused, and no records are kept.
 pub trait Directory: Send + Sync {
     /// Finds held locks by name. Counters are not found.
     ///
     /// The search is bounded, and waits at most `limit` for each reply.
-    fn find(&self, search: Search, limit: Duration) -> ReplyFuture<FoundKeys>;
+    fn find(&self, _search: Search, _limit: Duration) -> ReplyFuture<FoundKeys> {
+        unsupported()
+    }
 
     /// Returns the kind found at the key of this name, whatever the kind in the name. `None` if it is not a
     /// lock.
-    fn kind_of(&self, name: &LockName, limit: Duration) -> ReplyFuture<Option<Kind>>;
+    fn kind_of(&self, _name: &LockName, _limit: Duration) -> ReplyFuture<Option<Kind>> {
+        unsupported()
+    }
 
     /// Stores the record of a client, which expires after `lasts`.
     fn write_client_record(
         &self,
-        client: ClientId,
-        record: String,
-        lasts: Duration,
-        limit: Duration,
-    ) -> ReplyFuture<()>;
+        _client: ClientId,
+        _record: String,
+        _lasts: Duration,
+        _limit: Duration,
+    ) -> ReplyFuture<()> {
+        without_request(())
+    }
 
     /// Returns the records of these clients, in order. `None` for a client without a record.
-    fn client_records(&self, clients: &[ClientId], limit: Duration) -> ReplyFuture<Vec<Option<String>>>;
+    fn client_records(&self, clients: &[ClientId], _limit: Duration) -> ReplyFuture<Vec<Option<String>>> {
+        without_request(vec![None; clients.len()])
+    }
+}
+
+fn unsupported<T: Send + 'static>() -> ReplyFuture<T> {
+    let kind = FailureKind::Unsupported("finding locks on this store".to_owned());
+    Box::pin(ready(Err(Failure::refused(kind))))
+}
+
+fn without_request<T: Send + 'static>(value: T) -> ReplyFuture<T> {
+    Box::pin(ready(Ok(StepReply::new(value, Sent::never()))))
 }
 
 /// The longest record of a client, in bytes.

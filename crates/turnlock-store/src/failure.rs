@@ -1,4 +1,3 @@
-use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,7 +34,8 @@ impl Sent {
 }
 
 /// The failure of a step.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{kind}")]
 pub struct Failure {
     /// Why it failed.
     pub kind: FailureKind,
@@ -47,13 +47,16 @@ pub struct Failure {
 }
 
 /// Why a step failed.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum FailureKind {
     /// The store cannot be reached or cannot serve. A retry may help.
+    #[error("{0}")]
     Unavailable(Cause),
     /// The client has no permission, or is not authenticated.
+    #[error("{0}")]
     Denied(Cause),
     /// The key holds something else than a lock.
+    #[error("{key:?} holds {found}")]
     NotALock {
         /// The key.
         key: String,
@@ -61,6 +64,7 @@ pub enum FailureKind {
         found: String,
     },
     /// The key holds another kind of lock.
+    #[error("{name:?} is a {}", found.primitive())]
     WrongKind {
         /// The name.
         name: String,
@@ -70,8 +74,10 @@ pub enum FailureKind {
         found: Kind,
     },
     /// The store cannot do this. A retry cannot help.
+    #[error("{0}")]
     Unsupported(String),
     /// Too few replicas acknowledged the step.
+    #[error("acknowledged by {reached} of {wanted} replicas")]
     NotEnoughReplicas {
         /// The name.
         name: String,
@@ -110,10 +116,7 @@ impl Failure {
             FailureKind::Unavailable(_) => true,
             // A store without replicas refuses the step, and always will.
             FailureKind::NotEnoughReplicas { .. } => self.took_effect,
-            FailureKind::Denied(_)
-            | FailureKind::NotALock { .. }
-            | FailureKind::WrongKind { .. }
-            | FailureKind::Unsupported(_) => false,
+            _ => false,
         }
     }
 
@@ -145,49 +148,21 @@ impl Failure {
     pub fn into_cause(self) -> Option<Cause> {
         match self.kind {
             FailureKind::Unavailable(cause) | FailureKind::Denied(cause) => Some(cause),
-            FailureKind::NotALock { .. }
-            | FailureKind::WrongKind { .. }
-            | FailureKind::Unsupported(_)
-            | FailureKind::NotEnoughReplicas { .. } => None,
-        }
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.kind {
-            FailureKind::Unavailable(cause) | FailureKind::Denied(cause) => cause.fmt(f),
-            FailureKind::NotALock { key, found } => write!(f, "{key:?} holds {found}"),
-            FailureKind::WrongKind { name, found, .. } => {
-                write!(f, "{name:?} is a {}", found.primitive())
-            }
-            FailureKind::Unsupported(text) => f.write_str(text),
-            FailureKind::NotEnoughReplicas { wanted, reached, .. } => {
-                write!(f, "acknowledged by {reached} of {wanted} replicas")
-            }
+            _ => None,
         }
     }
 }
 
 /// Why a store could not be opened.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum OpenError {
     /// A setting is wrong.
-    BadSetting(SettingError),
+    #[error(transparent)]
+    BadSetting(#[from] SettingError),
     /// The store failed.
-    Failed(Failure),
+    #[error(transparent)]
+    Failed(#[from] Failure),
     /// The runtime of the client is gone.
+    #[error("the runtime of the client is gone")]
     RuntimeGone,
-}
-
-impl From<Failure> for OpenError {
-    fn from(failure: Failure) -> Self {
-        Self::Failed(failure)
-    }
-}
-
-impl From<SettingError> for OpenError {
-    fn from(error: SettingError) -> Self {
-        Self::BadSetting(error)
-    }
 }

@@ -36,4 +36,4 @@ pub use memory::{Memory, MemoryStore};
 pub use settings::{FromText, Secret, SettingError, percent_decode};
 #[doc(hidden)]
 pub use settings::{merge, set_once};
-pub use store::{FairWaiter, Renewal, Signals, Store};
+pub use store::{Signals, Store};

@@ -2,11 +2,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::future::ready;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, LazyLock, Weak};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use turnlock_core::model::{Released, Reply, Step};
 use turnlock_core::{ClientId, Kind, LockName, Moment};
 
@@ -55,7 +55,7 @@ struct State {
     loses_messages: AtomicBool,
 }
 
-static NAMED: Mutex<Option<HashMap<String, Weak<State>>>> = Mutex::new(None);
+static NAMED: LazyLock<Mutex<HashMap<String, Weak<State>>>> = LazyLock::new(Mutex::default);
 
 impl MemoryStore {
     /// Creates an empty store.
@@ -66,7 +66,6 @@ impl MemoryStore {
     /// Returns the store of this name in this process. It is dropped with its last user.
     pub fn named(name: &str) -> Self {
         let mut named = NAMED.lock();
-        let named = named.get_or_insert_default();
         named.retain(|_, store| store.strong_count() > 0);
         if let Some(store) = named.get(name).and_then(Weak::upgrade) {
             return Self(store);
@@ -79,7 +78,7 @@ impl MemoryStore {
     /// Deletes all data without a notification, as a server that restarts without persistence.
     pub fn lose_data(&self) {
         self.0.rows.lock().clear();
-        self.client_records().clear();
+        self.forget_client_records();
     }
 
     /// While `lose` is `true`, drops all messages about releases.
@@ -90,42 +89,24 @@ impl MemoryStore {
     /// Deletes the records of all clients, as their expiry would.
     #[doc(hidden)]
     pub fn forget_client_records(&self) {
-        self.client_records().clear();
+        self.0.client_records.lock().clear();
     }
 
-    fn client_records(&self) -> MutexGuard<'_, HashMap<ClientId, (String, Moment)>> {
-        self.0.client_records.lock()
-    }
-
-    /// Executes steps, and notifies the waiters.
-    fn execute(&self, steps: &[Step], me: ClientId) -> Vec<Result<Reply, Failure>> {
-        let executed = row::execute(&mut *self.0.rows.lock(), steps, clock::both(), me);
-        // The table has no failure of its own.
-        let Ok(Executed { replies, freed }) = executed else { return Vec::new() };
-        for name in &freed {
-            self.notify(name);
-        }
-        replies
-    }
-
-    /// Returns how many clients a release reaches.
-    fn subscribers(&self) -> u32 {
-        if self.0.loses_messages.load(Ordering::Relaxed) {
-            return 0;
-        }
-        let clients = self.0.clients.lock();
-        let connected = clients.iter().filter(|client| client.strong_count() > 0).count();
-        u32::try_from(connected).unwrap_or(u32::MAX)
-    }
-
-    fn notify(&self, name: &LockName) {
-        if self.0.loses_messages.load(Ordering::Relaxed) {
-            return;
+    /// Executes steps, and notifies the waiters. Returns also how many clients were notified.
+    fn execute(&self, steps: &[Step], me: ClientId) -> Result<(Vec<Result<Reply, Failure>>, u32), Failure> {
+        let Executed { replies, freed } = row::execute(&mut *self.0.rows.lock(), steps, clock::both(), me)?;
+        if freed.is_empty() || self.0.loses_messages.load(Ordering::Relaxed) {
+            return Ok((replies, 0));
         }
         let clients = self.0.clients.lock().clone();
+        let mut notified = 0;
         for client in clients.iter().filter_map(Weak::upgrade) {
-            client.freed(name);
+            for name in &freed {
+                client.freed(name);
+            }
+            notified += 1;
         }
+        Ok((replies, notified))
     }
 }
 
@@ -140,13 +121,12 @@ impl fmt::Debug for MemoryStore {
 pub struct Memory {
     store: MemoryStore,
     client: ClientId,
-    attached: OnceLock<()>,
 }
 
 impl Memory {
     /// Creates the store of this client.
     pub fn new(store: MemoryStore, client: ClientId) -> Self {
-        Self { store, client, attached: OnceLock::new() }
+        Self { store, client }
     }
 }
 
@@ -164,16 +144,16 @@ impl Store for Memory {
         Box::pin(async move {
             options.without_replicas(step.name())?;
             let sent = Sent { connection: 1, at: clock::now() };
-            let reply = store.execute(std::slice::from_ref(&step), client).pop();
-            let value = reply.unwrap_or_else(|| Err(Failure::unavailable("no reply")))?;
-            let notified = (value == Reply::Released(Released::Freed)).then(|| store.subscribers());
+            let (mut replies, notified) = store.execute(std::slice::from_ref(&step), client)?;
+            let value = replies.pop().unwrap_or_else(|| Err(Failure::unavailable("no reply")))?;
+            let notified = (value == Reply::Released(Released::Freed)).then_some(notified);
             Ok(StepReply { notified, ..StepReply::new(value, sent) })
         })
     }
 
     fn call_batch(&self, steps: Vec<Step>, _: StepOptions) -> ReplyFuture<Vec<Option<Reply>>> {
         let (store, client) = (self.store.clone(), self.client);
-        on_poll(move || Ok(store.execute(&steps, client).into_iter().map(Result::ok).collect()))
+        on_poll(move || Ok(store.execute(&steps, client)?.0.into_iter().map(Result::ok).collect()))
     }
 
     fn subscribe(&self, _: &LockName) -> BoxFuture<'static, ()> {
@@ -184,19 +164,17 @@ impl Store for Memory {
     fn unsubscribe(&self, _: &LockName) {}
 
     fn attach(&self, signals: Weak<dyn Signals>) {
-        if self.attached.set(()).is_ok() {
-            let mut clients = self.store.0.clients.lock();
-            clients.retain(|client| client.strong_count() > 0);
-            clients.push(signals);
-        }
+        let mut clients = self.store.0.clients.lock();
+        clients.retain(|client| client.strong_count() > 0);
+        clients.push(signals);
     }
 
-    fn directory(&self) -> Option<&dyn Directory> {
-        Some(self)
+    fn directory(&self) -> &dyn Directory {
+        self
     }
 
-    fn examination(&self) -> Option<&dyn Examination> {
-        Some(self)
+    fn examination(&self) -> &dyn Examination {
+        self
     }
 }
 
@@ -242,7 +220,7 @@ impl Directory for Memory {
     ) -> ReplyFuture<()> {
         let store = self.store.clone();
         on_poll(move || {
-            let (now, mut client_records) = (clock::now(), store.client_records());
+            let (now, mut client_records) = (clock::now(), store.0.client_records.lock());
             client_records.retain(|_, (_, end)| *end > now);
             client_records.insert(client, (record, now + lasts));
             Ok(())
@@ -252,7 +230,7 @@ impl Directory for Memory {
     fn client_records(&self, clients: &[ClientId], _: Duration) -> ReplyFuture<Vec<Option<String>>> {
         let (store, clients) = (self.store.clone(), clients.to_vec());
         on_poll(move || {
-            let (now, client_records) = (clock::now(), store.client_records());
+            let (now, client_records) = (clock::now(), store.0.client_records.lock());
             let unexpired = |client| client_records.get(client).filter(|(_, end)| *end > now);
             Ok(clients.iter().map(|client| unexpired(client).map(|(record, _)| record.clone())).collect())
         })

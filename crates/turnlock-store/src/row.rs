@@ -170,12 +170,12 @@ impl Row {
 
     /// Returns the kind, if it has a holder.
     pub fn held_kind(&mut self, now: Now) -> Option<Kind> {
-        self.item.held_kind(now)
+        (!self.item.snapshot(now).holders.is_empty()).then(|| self.item.kind(now))
     }
 
     /// Returns the kind, unless nothing is left to remember.
     pub fn remembered_kind(&mut self, now: Now) -> Option<Kind> {
-        self.item.remembered_kind(now)
+        (!self.item.is_free(now)).then(|| self.item.kind(now))
     }
 
     /// Executes one step of the model.
@@ -195,8 +195,8 @@ impl Row {
             }
             (Step::Inspect(_), Reply::Snapshot(snapshot)) => {
                 for holder in &mut snapshot.holders {
-                    let since = self.since(&holder.owner);
-                    holder.since = since.map(|micros| UNIX_EPOCH + Duration::from_micros(micros));
+                    let party = self.parties.get(&holder.owner).filter(|party| !party.waits);
+                    holder.since = party.map(|party| UNIX_EPOCH + Duration::from_micros(party.since));
                 }
             }
             _ => {}
@@ -253,11 +253,6 @@ impl Row {
             });
             self.parties.insert(owner, party);
         }
-    }
-
-    /// Returns since when this owner holds: microseconds since 1970.
-    fn since(&self, owner: &OwnerId) -> Option<u64> {
-        self.parties.get(owner).filter(|party| !party.waits).map(|party| party.since)
     }
 
     /// Records that the hold of this owner outlasts its client.

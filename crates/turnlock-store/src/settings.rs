@@ -9,7 +9,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// A setting that is not valid.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("invalid setting `{setting}`: {reason}")]
 pub struct SettingError {
     /// The name of the setting.
     pub setting: &'static str,
@@ -23,14 +24,6 @@ impl SettingError {
         Self { setting, reason: reason.into() }
     }
 }
-
-impl fmt::Display for SettingError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "invalid setting `{}`: {}", self.setting, self.reason)
-    }
-}
-
-impl std::error::Error for SettingError {}
 
 /// A text that `Debug` does not print: a password, or a URL that can contain one.
 #[derive(Clone, PartialEq, Eq)]

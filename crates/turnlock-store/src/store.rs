@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use futures_util::future::{BoxFuture, join_all};
 use turnlock_core::model::{
-    AcquireOptions, Acquired, Claim, CounterOp, QueuePosition, Released, Renewed, Reply, Snapshot, Step,
+    AcquireOptions, Acquired, Claim, CounterOp, Released, Renewed, Reply, Snapshot, Step,
 };
-use turnlock_core::{ClientId, Kind, Lease, LockName, OwnerId};
+use turnlock_core::{Lease, LockName, OwnerId};
 
 use crate::call::{ReplyFuture, StepOptions, StepReply};
-use crate::directory::{Directory, FoundKeys, Search};
+use crate::directory::Directory;
 use crate::examination::Examination;
-use crate::failure::{Failure, FailureKind, Sent};
+use crate::failure::Failure;
 
 /// A store of locks, as one client uses it.
 ///
@@ -24,7 +24,8 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// A step may arrive twice or late: the [model](turnlock_core::model) says what it does then. A grant, or a lease
     /// that is set, which too few replicas acknowledge is a failure that [took effect](Failure::took_effect).
     ///
-    /// A store that does not serve a kind, or a lease, refuses the step with [`FailureKind::Unsupported`].
+    /// A store that does not serve a kind, or a lease, refuses the step with
+    /// [`FailureKind::Unsupported`](crate::FailureKind::Unsupported).
     fn call(&self, step: Step, options: StepOptions) -> ReplyFuture<Reply>;
 
     /// Executes several renewals of one [renewal group](turnlock_core::Kind::renewal_group), or several heartbeats.
@@ -34,28 +35,8 @@ pub trait Store: Send + Sync + fmt::Debug {
     fn call_batch(&self, steps: Vec<Step>, options: StepOptions) -> ReplyFuture<Vec<Option<Reply>>> {
         let calls = join_all(steps.into_iter().map(|step| self.call(step, options.clone())));
         Box::pin(async move {
-            let mut sent: Option<Sent> = None;
-            let mut replies = Vec::new();
-            let mut failed = None;
-            for outcome in calls.await {
-                match outcome {
-                    Ok(reply) => {
-                        // The earliest, from which all leases count.
-                        let is_earlier = sent.is_none_or(|sent| reply.sent.at < sent.at);
-                        sent = if is_earlier { Some(reply.sent) } else { sent };
-                        replies.push(Some(reply.value));
-                    }
-                    Err(failure) => {
-                        failed.get_or_insert(failure);
-                        replies.push(None);
-                    }
-                }
-            }
-            match (sent, failed) {
-                // Each step has its own outcome, unless the store replied to none.
-                (None, Some(failure)) => Err(failure),
-                (sent, _) => Ok(StepReply::new(replies, sent.unwrap_or_else(Sent::never))),
-            }
+            let one = |outcome: Result<StepReply<_>, _>| outcome?.try_map(|value| Ok(Some(value)));
+            StepReply::merge(calls.await.into_iter().map(one))
         })
     }
 
@@ -70,16 +51,23 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// Sets the receiver of signals. Called once, before any step.
     fn attach(&self, signals: Weak<dyn Signals>);
 
-    /// Returns how the store finds locks and keeps the records of clients, if it does.
-    fn directory(&self) -> Option<&dyn Directory> {
-        None
+    /// Returns how the store finds locks and keeps the records of clients. By default, it does not.
+    fn directory(&self) -> &dyn Directory {
+        &Nothing
     }
 
-    /// Returns how the store examines itself, if it does.
-    fn examination(&self) -> Option<&dyn Examination> {
-        None
+    /// Returns how the store examines itself. By default, it does not.
+    fn examination(&self) -> &dyn Examination {
+        &Nothing
     }
 }
+
+/// A directory without locks and an examination without checks.
+struct Nothing;
+
+impl Directory for Nothing {}
+
+impl Examination for Nothing {}
 
 /// The events that a store reports. Each is a hint to check again, never a grant.
 pub trait Signals: Send + Sync {
@@ -91,35 +79,6 @@ pub trait Signals: Send + Sync {
 
     /// As `connection_changed`, and the new server may lack writes that the old one confirmed.
     fn server_changed(&self);
-}
-
-/// One renewal of a batch. With a lease of `None`, it only checks that the owner holds the lock.
-#[derive(Clone, Debug)]
-pub struct Renewal {
-    /// The lock.
-    pub name: LockName,
-    /// The owner of the hold.
-    pub owner: OwnerId,
-    /// The number of permits.
-    pub permits: u32,
-    /// The lease from now on.
-    pub lease: Option<Lease>,
-}
-
-impl Renewal {
-    /// The hold to renew.
-    pub fn claim(&self) -> Claim {
-        Claim { permits: self.permits, ..Claim::new(&self.name, &self.owner, 1) }
-    }
-}
-
-/// One waiter of a fair lock, in a batch of heartbeats.
-#[derive(Clone, Debug)]
-pub struct FairWaiter {
-    /// The lock.
-    pub name: LockName,
-    /// The waiter.
-    pub owner: OwnerId,
 }
 
 /// Defines the typed calls: a step, and the reply to it.
@@ -170,90 +129,6 @@ typed_calls! {
         = Step::Inspect(name.clone()), StepOptions::of_engine(limit, 0), Reply::Snapshot(value) => value;
 }
 
-/// The batches as typed calls.
-impl dyn Store + '_ {
-    /// Renews several holds, whose kinds are of one [renewal group](turnlock_core::Kind::renewal_group).
-    pub fn renew(
-        &self,
-        lines: &[Renewal],
-        options: StepOptions,
-    ) -> impl Future<Output = Result<StepReply<Vec<Option<Renewed>>>, Failure>> + Send + 'static + use<> {
-        let step = |line: &Renewal| Step::Renew(line.claim(), line.lease);
-        typed_batch(self.call_batch(lines.iter().map(step).collect(), options), |reply| match reply {
-            Reply::Renewed(renewed) => Some(renewed),
-            _ => None,
-        })
-    }
-
-    /// Sends heartbeats of waiters of fair locks, and returns their positions.
-    pub fn heartbeat(
-        &self,
-        waiters: &[FairWaiter],
-        limit: Duration,
-    ) -> impl Future<Output = Result<StepReply<Vec<Option<QueuePosition>>>, Failure>> + Send + 'static + use<>
-    {
-        let step = |waiter: &FairWaiter| Step::Heartbeat(waiter.name.clone(), waiter.owner.clone());
-        let options = StepOptions::of_engine(limit, 0);
-        typed_batch(self.call_batch(waiters.iter().map(step).collect(), options), |reply| match reply {
-            Reply::Position(position) => Some(position),
-            _ => None,
-        })
-    }
-}
-
-/// What a store may do, with what it means if it does not.
-impl dyn Store + '_ {
-    /// Finds held locks by name.
-    pub fn find(&self, search: Search, limit: Duration) -> ReplyFuture<FoundKeys> {
-        self.directory()
-            .map_or_else(|| unsupported("finding locks"), |directory| directory.find(search, limit))
-    }
-
-    /// Returns the kind found at the key of this name.
-    pub fn kind_of(&self, name: &LockName, limit: Duration) -> ReplyFuture<Option<Kind>> {
-        self.directory()
-            .map_or_else(|| unsupported("finding locks"), |directory| directory.kind_of(name, limit))
-    }
-
-    /// Stores the record of a client, if the store keeps records.
-    pub fn write_client_record(
-        &self,
-        client: ClientId,
-        record: String,
-        lasts: Duration,
-        limit: Duration,
-    ) -> ReplyFuture<()> {
-        match self.directory() {
-            Some(directory) => directory.write_client_record(client, record, lasts, limit),
-            None => ready(()),
-        }
-    }
-
-    /// Returns the records of these clients, in order. `None` for a client without a record.
-    pub fn client_records(&self, clients: &[ClientId], limit: Duration) -> ReplyFuture<Vec<Option<String>>> {
-        match self.directory() {
-            Some(directory) => directory.client_records(clients, limit),
-            None => ready(vec![None; clients.len()]),
-        }
-    }
-}
-
-fn ready<T: Send + 'static>(value: T) -> ReplyFuture<T> {
-    Box::pin(std::future::ready(Ok(StepReply::new(value, Sent::never()))))
-}
-
-fn unsupported<T: Send + 'static>(what: &str) -> ReplyFuture<T> {
-    let kind = FailureKind::Unsupported(format!("{what} on this store"));
-    Box::pin(std::future::ready(Err(Failure::refused(kind))))
-}
-
-async fn typed_batch<T>(
-    call: ReplyFuture<Vec<Option<Reply>>>,
-    typed: fn(Reply) -> Option<T>,
-) -> Result<StepReply<Vec<Option<T>>>, Failure> {
-    call.await?.try_map(|replies| Ok(replies.into_iter().map(|reply| reply.and_then(typed)).collect()))
-}
-
 /// A reply that does not belong to its step. Only a bug in a store gets here.
 fn unexpected(reply: &Reply) -> Failure {
     Failure::unavailable(format!("unexpected reply to a step: {reply:?}"))
@@ -263,9 +138,10 @@ fn unexpected(reply: &Reply) -> Failure {
 mod tests {
     use std::time::Duration;
 
-    use turnlock_core::{Kind, Moment};
+    use turnlock_core::{ClientId, Kind, Moment};
 
     use super::*;
+    use crate::failure::{FailureKind, Sent};
 
     /// Replies by the name of the step, later steps with earlier moments. It has no directory.
     #[derive(Debug)]
@@ -324,14 +200,16 @@ mod tests {
     #[test]
     fn without_a_directory_nothing_is_found_and_records_are_not_kept() {
         use futures_util::FutureExt;
-        let (store, limit): (&dyn Store, _) = (&ByName, Duration::from_secs(1));
+        let (directory, limit) = (ByName.directory(), Duration::from_secs(1));
         let name = LockName::parse("1").expect("a name");
-        let refused = store.kind_of(&name, limit).now_or_never().expect("ready").expect_err("unsupported");
+        let refused =
+            directory.kind_of(&name, limit).now_or_never().expect("ready").expect_err("unsupported");
         assert!(matches!(refused.kind, FailureKind::Unsupported(_)), "{refused}");
         let client = ClientId::from_random([1; 16]);
-        let written = store.write_client_record(client, String::new(), limit, limit);
+        let written = directory.write_client_record(client, String::new(), limit, limit);
         assert!(written.now_or_never().expect("ready").is_ok());
-        let records = store.client_records(&[client], limit).now_or_never().expect("ready").expect("a reply");
+        let records =
+            directory.client_records(&[client], limit).now_or_never().expect("ready").expect("a reply");
         assert_eq!(records.value, [None]);
     }
 }

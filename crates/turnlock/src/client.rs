@@ -6,7 +6,7 @@ use std::time::Duration;
 use turnlock_core::{self as core, ClientId, OwnerId};
 
 use crate::doctor::{self, Report};
-use crate::engine::{BackgroundTasks, Engine};
+use crate::engine::Engine;
 use crate::lock::Named;
 use crate::{
     Error, Found, Identity, Inspection, Kind, Latch, Lock, Owner, PermitSemaphore, ReadWriteLock, Semaphore,
@@ -30,7 +30,7 @@ use crate::{
 /// ```
 #[derive(Clone, Debug)]
 pub struct Client {
-    engine: Arc<Engine>,
+    pub(crate) engine: Arc<Engine>,
     owners: Arc<AtomicU64>,
 }
 
@@ -164,7 +164,8 @@ impl Client {
 
     /// Returns a handle to the read-write lock of this name: Redisson's `getReadWriteLock`.
     pub fn read_write_lock(&self, name: &str) -> ReadWriteLock {
-        ReadWriteLock::new(self.lock_of(core::Kind::Read, name), self.lock_of(core::Kind::Write, name))
+        let [read, write] = [core::Kind::Read, core::Kind::Write].map(|kind| self.lock_of(kind, name));
+        ReadWriteLock { read, write }
     }
 
     /// Returns a handle to the semaphore of this name: Redisson's `getSemaphore`.
@@ -185,7 +186,7 @@ impl Client {
     }
 
     pub(crate) fn lock_of(&self, kind: core::Kind, name: &str) -> Lock {
-        Lock::new(&self.engine, kind, name)
+        Lock { named: Named::new(&self.engine, kind, name), owner: None }
     }
 
     /// Finds held locks of all kinds, and permit semaphores with taken permits.
@@ -215,8 +216,8 @@ impl Client {
     /// # Ok::<(), turnlock::Error>(()) }).unwrap();
     /// ```
     pub async fn find(&self, pattern: &str, at_most: usize) -> Result<Found, Error> {
-        let shared = &self.engine.shared;
-        shared.on_runtime(Found::search(shared, pattern, at_most)).await
+        let engine = &self.engine;
+        engine.on_runtime(Found::search(engine, pattern, at_most)).await
     }
 
     /// Inspects the key of this exact name, whatever its kind.
@@ -261,8 +262,8 @@ impl Client {
         let client_of = |owner: &OwnerId| owner.parts().map(|(client, _)| client);
         let clients: Vec<_> =
             owners.iter().filter_map(client_of).collect::<BTreeSet<_>>().into_iter().collect();
-        let shared = &self.engine.shared;
-        let known = shared.on_runtime(shared.client_records(&clients)).await?;
+        let engine = &self.engine;
+        let known = engine.on_runtime(engine.client_records(&clients)).await?;
         let known: BTreeMap<_, _> = clients.into_iter().zip(known).collect();
         Ok(owners.iter().map(|owner| known.get(&client_of(owner)?).cloned()?).collect())
     }
@@ -308,7 +309,7 @@ impl Client {
 
     /// Returns the id of this client: the first part of its owner ids on the store.
     pub fn id(&self) -> ClientId {
-        self.engine.shared.client
+        self.engine.client
     }
 
     /// Checks the store for what endangers locks, and returns a report.
@@ -346,13 +347,8 @@ impl Client {
     }
 
     async fn examine(&self, names: Option<&str>) -> Report {
-        let shared = &self.engine.shared;
-        shared.on_runtime(doctor::examine(shared, names)).await
-    }
-
-    /// Returns the background tasks, for a caller that waits for their end.
-    pub(crate) fn background(&self) -> BackgroundTasks {
-        self.engine.shared.background.clone()
+        let engine = &self.engine;
+        engine.on_runtime(doctor::examine(engine, names)).await
     }
 
     /// Stops acquiring, and waits until all guards are dropped and all releases are confirmed.
@@ -364,8 +360,7 @@ impl Client {
     ///
     /// A cancelled call leaves the client closed for new locks; held locks are still renewed.
     pub async fn shutdown(&self, limit: Duration) -> ShutdownReport {
-        let shared = &self.engine.shared;
-        let (held, unfinished) = shared.on_runtime(self.engine.shutdown(limit)).await;
+        let (held, unfinished) = self.engine.on_runtime(self.engine.shutdown(limit)).await;
         ShutdownReport { held, unfinished }
     }
 }

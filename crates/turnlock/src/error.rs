@@ -105,7 +105,7 @@ pub enum Error {
         found: String,
     },
     /// The name is in use as another kind of primitive. Nothing was changed.
-    #[error("{name:?} is in use as a {}; a {expected} was requested", found.primitive())]
+    #[error("{name:?} is in use as a {}; a {expected} was requested", found.to_core().primitive())]
     WrongKind {
         /// The name.
         name: String,
@@ -221,8 +221,7 @@ impl IntoError for Failure {
             FailureKind::Denied(source) => Error::Denied { what: what(), source },
             FailureKind::NotALock { key, found } => Error::NotALock { key, found },
             FailureKind::WrongKind { name, expected, found } => {
-                let (expected, found) = (crate::Kind::from_core(expected), crate::Kind::from_core(found));
-                Error::WrongKind { name, expected, found }
+                Error::WrongKind { name, expected: Kind::from_core(expected), found: Kind::from_core(found) }
             }
             FailureKind::Unsupported(text) => Error::Unsupported(text),
             FailureKind::NotEnoughReplicas { name, wanted, reached } => {

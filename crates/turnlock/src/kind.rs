@@ -28,16 +28,6 @@ pub enum Kind {
     Latch,
 }
 
-impl Kind {
-    /// The name of the primitive. A read-write lock has two kinds.
-    pub(crate) fn primitive(self) -> &'static str {
-        match self {
-            Self::Read | Self::Write => "read-write lock",
-            _ => self.to_core().label(),
-        }
-    }
-}
-
 /// Converts a kind from and to the kind of the same name in the core.
 macro_rules! like_core {
     ($($kind:ident)*) => {

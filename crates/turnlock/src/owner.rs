@@ -2,7 +2,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use turnlock_core::{Kind, LockName};
 
 use crate::engine::{self, AcquireRequest, Engine, Grant, Hold, LeaseMode, ReenterRequest, WaitLimit};
@@ -43,21 +43,15 @@ pub struct Owner {
 pub(crate) struct OwnerHolds {
     /// Locked while this owner acquires, so that its own tasks do not wait for each other in the queue.
     acquiring: tokio::sync::Mutex<()>,
-    /// The exclusive hold.
-    hold: Mutex<Weak<Hold>>,
-    /// The read hold.
-    read_hold: Mutex<Weak<Hold>>,
+    /// The exclusive hold, and the read hold.
+    holds: Mutex<[Weak<Hold>; 2]>,
     detached: Mutex<Vec<Grant>>,
 }
 
 impl OwnerHolds {
-    fn slot(&self, kind: Kind) -> MutexGuard<'_, Weak<Hold>> {
-        if kind == Kind::Read { self.read_hold.lock() } else { self.hold.lock() }
-    }
-
     /// Returns the hold of this kind, if it has guards.
     pub(crate) fn hold(&self, kind: Kind) -> Option<Arc<Hold>> {
-        let hold = self.slot(kind).upgrade();
+        let hold = self.holds.lock()[usize::from(kind == Kind::Read)].upgrade();
         hold.filter(|hold| hold.guards() > 0)
     }
 
@@ -68,7 +62,8 @@ impl OwnerHolds {
 
     /// Records the hold of a grant as one of the owner.
     pub(crate) fn bind(&self, grant: Grant) -> Grant {
-        *self.slot(grant.hold.name.kind()) = Arc::downgrade(&grant.hold);
+        let is_read = grant.hold.name.kind() == Kind::Read;
+        self.holds.lock()[usize::from(is_read)] = Arc::downgrade(&grant.hold);
         grant.hold.inner().is_bound_to_owner = true;
         grant
     }
@@ -97,7 +92,7 @@ impl OwnerHolds {
     ) -> Result<Option<Grant>, Error> {
         let mut acquiring = request.wait_limit.lock(&self.acquiring).await;
         if acquiring.is_none() {
-            acquiring = engine::try_owner_turn(&engine.shared, &request, &self.acquiring).await?;
+            acquiring = engine::try_owner_turn(engine, &request, &self.acquiring).await?;
         }
         let Some(_acquiring) = acquiring else { return Ok(None) };
         let kind = request.name.kind();

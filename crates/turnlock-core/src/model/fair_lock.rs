@@ -2,8 +2,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::{
-    AcquireOptions, Acquired, Claim, LockState, Notification, Now, Owners, QueuePosition, Released, Renewed,
-    Snapshot,
+    AcquireOptions, Acquired, Claim, LockState, Model, Notification, Now, Owners, QueuePosition, Released,
+    Renewed, Reply, Snapshot, Step,
 };
 use crate::{Lease, Moment, OwnerId};
 
@@ -45,7 +45,7 @@ impl FairLockState {
         self.purge(now, Some(&claim.owner));
         let (owner, target) = (&claim.owner, claim.target);
         let is_next = self.queue.front().is_none_or(|first| first.owner == *owner);
-        if self.is_held_by(now, owner) || (is_next && self.lock.is_free(now.moment)) {
+        if self.is_held_by(now, owner) || (is_next && self.lock.is_free(now)) {
             let reply = self.lock.acquire(now.moment, owner, target, options.lease);
             if reply == Acquired::Granted {
                 self.leave_queue(owner);
@@ -59,7 +59,7 @@ impl FairLockState {
             self.queue.push_back(Waiter { owner: owner.clone(), alive_until: alive_until(now) });
         }
         let is_next = self.queue.front().is_none_or(|first| first.owner == *owner);
-        let ttl = if is_next { self.lock.snapshot(now.moment).ttl } else { None };
+        let ttl = if is_next { self.lock.snapshot(now).ttl } else { None };
         (Acquired::Busy { ttl }, Notification::None)
     }
 
@@ -73,17 +73,12 @@ impl FairLockState {
         let notification = match reply {
             Released::Freed => self.notify_first(),
             // The waiter that left may be the one that was notified when the lock became free.
-            Released::NotHeld if target == 0 && (left || purged) && self.lock.is_free(now.moment) => {
+            Released::NotHeld if target == 0 && (left || purged) && self.lock.is_free(now) => {
                 self.notify_first()
             }
             Released::NotHeld | Released::StillHeld => Notification::None,
         };
         (reply, notification)
-    }
-
-    /// Extends the lease of `owner`, never shortens it. With `lease` of `None`, only checks that it is held.
-    pub fn renew(&mut self, now: Now, owner: &OwnerId, lease: Option<Lease>) -> Renewed {
-        self.lock.renew(now.moment, owner, lease)
     }
 
     /// Sets the lease of `owner` to exactly `lease`.
@@ -111,7 +106,7 @@ impl FairLockState {
         if !self.refresh(now, waiter) {
             return (QueuePosition::NotInQueue, Notification::None);
         }
-        if !self.lock.is_free(now.moment) {
+        if !self.lock.is_free(now) {
             return (QueuePosition::InQueue, Notification::None);
         }
         if self.queue.front().is_some_and(|first| first.owner == *waiter) {
@@ -119,33 +114,6 @@ impl FairLockState {
         }
         // The lock is free and the first waiter has not acquired it: it may have missed the message.
         (QueuePosition::InQueue, self.notify_first())
-    }
-
-    /// Returns the state as seen from outside. The queue includes dead waiters.
-    pub fn snapshot(&mut self, now: Now) -> Snapshot {
-        let queue = self.queue.iter().map(|waiter| waiter.owner.clone()).collect();
-        Snapshot { queue, ..self.lock.snapshot(now.moment) }
-    }
-
-    /// Returns the owners that the state mentions.
-    pub fn owners(&self) -> Owners {
-        Owners {
-            holders: self.lock.owner().into_iter().cloned().collect(),
-            waiters: self.queue.iter().map(|waiter| waiter.owner.clone()).collect(),
-        }
-    }
-
-    /// Removes the hold and the queue entries of owners that no longer exist.
-    pub fn remove_owners(&mut self, now: Now, is_gone: impl Fn(&OwnerId) -> bool) -> Notification {
-        let before = self.queue.len();
-        self.queue.retain(|waiter| !is_gone(&waiter.owner));
-        let changed = self.lock.remove_owners(&is_gone) || self.queue.len() < before;
-        if changed && self.lock.is_free(now.moment) { self.notify_first() } else { Notification::None }
-    }
-
-    /// Returns `true` if nothing is left to remember, so that the state can be deleted.
-    pub fn is_free(&mut self, now: Now) -> bool {
-        self.lock.is_free(now.moment) && self.queue.iter().all(|waiter| waiter.is_dead(now))
     }
 
     /// Ends the hold as its expiry would, without a notification. For tests.
@@ -186,6 +154,43 @@ impl FairLockState {
 
     fn notify_first(&self) -> Notification {
         self.queue.front().map_or(Notification::None, |first| Notification::Waiter(first.owner.clone()))
+    }
+}
+
+impl Model for FairLockState {
+    fn apply(&mut self, now: Now, step: &Step) -> Option<(Reply, Notification)> {
+        Some(match step {
+            Step::Acquire(claim, options) => Reply::of(Reply::Acquired, self.acquire(now, claim, options)),
+            Step::Release(claim) => Reply::of(Reply::Released, self.release(now, claim)),
+            Step::SetLease { claim, lease, .. } => {
+                Reply::of(Reply::Renewed, self.unlock_after(now, &claim.owner, *lease))
+            }
+            Step::Heartbeat(_, waiter) => Reply::of(Reply::Position, self.heartbeat(now, waiter)),
+            Step::ForceUnlock(_) => Reply::of(Reply::ForceUnlocked, self.force_unlock(now)),
+            _ => return self.lock.apply(now, step),
+        })
+    }
+
+    /// Returns the state as seen from outside. The queue includes dead waiters.
+    fn snapshot(&mut self, now: Now) -> Snapshot {
+        Snapshot { queue: self.owners().waiters, ..self.lock.snapshot(now) }
+    }
+
+    fn owners(&self) -> Owners {
+        let waiters = self.queue.iter().map(|waiter| waiter.owner.clone()).collect();
+        Owners { waiters, ..self.lock.owners() }
+    }
+
+    fn remove_owners(&mut self, now: Now, is_gone: &dyn Fn(&OwnerId) -> bool) -> Notification {
+        let before = self.queue.len();
+        self.queue.retain(|waiter| !is_gone(&waiter.owner));
+        let was_held = self.lock.remove_owners(now, is_gone) != Notification::None;
+        let changed = was_held || self.queue.len() < before;
+        if changed && self.lock.is_free(now) { self.notify_first() } else { Notification::None }
+    }
+
+    fn is_free(&mut self, now: Now) -> bool {
+        self.lock.is_free(now) && self.queue.iter().all(|waiter| waiter.is_dead(now))
     }
 }
 

@@ -1,5 +1,5 @@
-use super::{Acquired, LockState, Now, Snapshot};
-use crate::{Lease, OwnerId};
+use super::{Acquired, LockState, Model, Notification, Now, Owners, Reply, Snapshot, Step};
+use crate::{Kind, Lease, OwnerId};
 
 /// The state of a reentrant lock and of its fencing token, which outlives every hold.
 ///
@@ -34,15 +34,38 @@ impl FencedLockState {
         }
     }
 
-    /// Returns the state as seen from outside, with the last token if there is one.
-    pub fn snapshot(&mut self, now: Now) -> Snapshot {
-        let token = (self.token > 0).then_some(self.token);
-        Snapshot { token, ..self.lock.snapshot(now.moment) }
+    /// Returns the last token, if there is one.
+    pub fn token(&self) -> Option<u64> {
+        (self.token > 0).then_some(self.token)
+    }
+}
+
+impl Model for FencedLockState {
+    fn apply(&mut self, now: Now, step: &Step) -> Option<(Reply, Notification)> {
+        match step {
+            Step::Acquire(claim, options) if step.kind() == Kind::Fenced => {
+                let (lease, highest) = (options.lease, options.highest_token);
+                Some(Reply::Acquired(self.acquire(now, &claim.owner, claim.target, lease, highest)).quiet())
+            }
+            _ => self.lock.apply(now, step),
+        }
+    }
+
+    fn snapshot(&mut self, now: Now) -> Snapshot {
+        Snapshot { token: self.token(), ..self.lock.snapshot(now) }
+    }
+
+    fn owners(&self) -> Owners {
+        self.lock.owners()
+    }
+
+    fn remove_owners(&mut self, now: Now, is_gone: &dyn Fn(&OwnerId) -> bool) -> Notification {
+        self.lock.remove_owners(now, is_gone)
     }
 
     /// Returns `true` if nothing is left to remember. A token is remembered for ever.
-    pub fn is_free(&mut self, now: Now) -> bool {
-        self.token == 0 && self.lock.is_free(now.moment)
+    fn is_free(&mut self, now: Now) -> bool {
+        self.token == 0 && self.lock.is_free(now)
     }
 }
 

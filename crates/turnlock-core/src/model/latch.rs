@@ -1,5 +1,5 @@
 use super::requests::Requests;
-use super::{CounterOp, Notification, Now, Snapshot};
+use super::{CounterOp, Model, Notification, Now, Reply, Snapshot, Step};
 use crate::OwnerId;
 
 /// The state of a latch: a count that goes down to zero once, and the replies to recent requests.
@@ -41,11 +41,6 @@ impl LatchState {
         (left.max(0), Notification::subscribers_if(left == 0))
     }
 
-    /// Returns the state as seen from outside.
-    pub fn snapshot(&mut self, _: Now) -> Snapshot {
-        Snapshot { number: self.count, ..Snapshot::default() }
-    }
-
     /// Removes the count, as an expiry set by a user would, without a notification. For tests.
     pub fn expire(&mut self) {
         self.count = None;
@@ -55,14 +50,29 @@ impl LatchState {
     pub fn forget(&mut self, request: &OwnerId) {
         self.answers.forget(request);
     }
+}
 
-    /// Forgets all requests, when no client is left that sent one.
-    pub fn forget_all(&mut self) {
-        self.answers.clear();
+impl Model for LatchState {
+    fn apply(&mut self, now: Now, step: &Step) -> Option<(Reply, Notification)> {
+        Some(match step {
+            Step::Perform(_, op, request) => Reply::of(Reply::Number, self.perform(now, *op, request)),
+            Step::Forget(_, request) => {
+                self.forget(request);
+                Reply::Forgotten.quiet()
+            }
+            _ => return None,
+        })
     }
 
-    /// Returns `true` if nothing is left to remember, so that the state can be deleted.
-    pub fn is_free(&mut self, now: Now) -> bool {
+    fn snapshot(&mut self, _: Now) -> Snapshot {
+        Snapshot { number: self.count, ..Snapshot::default() }
+    }
+
+    fn forget_all(&mut self) {
+        self.answers = Requests::default();
+    }
+
+    fn is_free(&mut self, now: Now) -> bool {
         self.count.is_none() && self.answers.is_empty(now.moment)
     }
 }

@@ -1,10 +1,16 @@
-use super::{Acquired, HolderSnapshot, Notification, Released, Renewed, Role, Snapshot};
-use crate::{Lease, Moment, OwnerId};
+use super::{
+    Acquired, HolderSnapshot, Model, Notification, Now, Owners, Released, Renewed, Reply, Role, Snapshot,
+    Step,
+};
+use crate::{Kind, Lease, Moment, OwnerId};
 
 /// The state of a reentrant lock: at most one owner, its hold count, and its expiry.
 ///
 /// Steps are idempotent, since each carries a *target* count instead of "one more" or "one less": an acquire
 /// raises the count to its target, a release lowers it, and a repeated step changes nothing.
+///
+/// It is also the state of a plain lock: a value that is set if absent, and compared before it is deleted or
+/// extended. The value is the owner. There is no count, so a hold cannot be reentered.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct LockState {
@@ -45,45 +51,30 @@ impl LockState {
 
     /// Lowers the count of `owner` to `target`; zero ends the hold. Never begins a hold.
     pub fn release(&mut self, now: Moment, owner: &OwnerId, target: u32) -> Released {
-        self.expire_by(now);
-        match &mut self.hold {
-            Some(hold) if hold.owner == *owner => {
-                if target == 0 {
-                    self.hold = None;
-                    return Released::Freed;
-                }
-                hold.count = hold.count.min(target);
-                Released::StillHeld
-            }
-            _ => Released::NotHeld,
+        let Some(hold) = self.held_by(now, owner) else { return Released::NotHeld };
+        if target == 0 {
+            self.hold = None;
+            return Released::Freed;
         }
+        hold.count = hold.count.min(target);
+        Released::StillHeld
     }
 
     /// Extends the lease of `owner`, never shortens it. With `lease` of `None`, only checks that it is held.
     pub fn renew(&mut self, now: Moment, owner: &OwnerId, lease: Option<Lease>) -> Renewed {
-        self.expire_by(now);
-        match &mut self.hold {
-            Some(hold) if hold.owner == *owner => {
-                let Some(lease) = lease else { return Renewed::Renewed };
-                hold.expires = hold.expires.max(now + lease.as_duration());
-                Renewed::until(hold.expires, now, lease)
-            }
-            _ => Renewed::NotHeld,
-        }
+        let Some(hold) = self.held_by(now, owner) else { return Renewed::NotHeld };
+        let Some(lease) = lease else { return Renewed::Renewed };
+        hold.expires = hold.expires.max(now + lease.as_duration());
+        Renewed::until(hold.expires, now, lease)
     }
 
     /// Sets the lease of `owner` to exactly `lease`.
     ///
     /// If that shortens the lease, the waiters are notified, since they sleep until the old end.
     pub fn unlock_after(&mut self, now: Moment, owner: &OwnerId, lease: Lease) -> (Renewed, Notification) {
-        self.expire_by(now);
-        match &mut self.hold {
-            Some(hold) if hold.owner == *owner => {
-                let before = std::mem::replace(&mut hold.expires, now + lease.as_duration());
-                (Renewed::Renewed, Notification::subscribers_if(hold.expires < before))
-            }
-            _ => (Renewed::NotHeld, Notification::None),
-        }
+        let Some(hold) = self.held_by(now, owner) else { return (Renewed::NotHeld, Notification::None) };
+        let before = std::mem::replace(&mut hold.expires, now + lease.as_duration());
+        (Renewed::Renewed, Notification::subscribers_if(hold.expires < before))
     }
 
     /// Ends the hold of any owner. Returns `true` if the lock was held; the waiters must be notified then.
@@ -92,44 +83,15 @@ impl LockState {
         self.hold.take().is_some()
     }
 
-    /// Returns the state as seen from outside.
-    pub fn snapshot(&mut self, now: Moment) -> Snapshot {
-        self.expire_by(now);
-        match &self.hold {
-            None => Snapshot::default(),
-            Some(hold) => Snapshot {
-                holders: vec![HolderSnapshot {
-                    owner: hold.owner.clone(),
-                    count: u64::from(hold.count),
-                    role: Role::Holder,
-                    ttl: None,
-                    since: None,
-                }],
-                ttl: Some(hold.expires.since(now)),
-                ..Snapshot::default()
-            },
-        }
-    }
-
     /// Ends the hold as its expiry would, without a notification.
     pub fn expire(&mut self) {
         self.hold = None;
     }
 
-    /// Returns the owner of the hold, expired or not.
-    pub fn owner(&self) -> Option<&OwnerId> {
-        self.hold.as_ref().map(|hold| &hold.owner)
-    }
-
-    /// Removes the hold of an owner that no longer exists. Returns `true` if there was one.
-    pub fn remove_owners(&mut self, is_gone: impl Fn(&OwnerId) -> bool) -> bool {
-        self.hold.take_if(|hold| is_gone(&hold.owner)).is_some()
-    }
-
-    /// Returns `true` if nothing is left to remember, so that the state can be deleted.
-    pub fn is_free(&mut self, now: Moment) -> bool {
+    /// Returns the hold, if `owner` has it.
+    fn held_by(&mut self, now: Moment, owner: &OwnerId) -> Option<&mut Hold> {
         self.expire_by(now);
-        self.hold.is_none()
+        self.hold.as_mut().filter(|hold| hold.owner == *owner)
     }
 
     fn expire_by(&mut self, now: Moment) {
@@ -139,13 +101,67 @@ impl LockState {
     }
 }
 
+impl Model for LockState {
+    fn apply(&mut self, now: Now, step: &Step) -> Option<(Reply, Notification)> {
+        let (now, is_plain) = (now.moment, step.kind() == Kind::Plain);
+        Some(match step {
+            Step::Acquire(claim, _) if is_plain && claim.target > 1 => {
+                Reply::Acquired(Acquired::Gone).quiet()
+            }
+            Step::Acquire(claim, options) => {
+                Reply::Acquired(self.acquire(now, &claim.owner, claim.target, options.lease)).quiet()
+            }
+            Step::Release(claim) => {
+                let target = if is_plain { 0 } else { claim.target };
+                let reply = self.release(now, &claim.owner, target);
+                (Reply::Released(reply), Notification::subscribers_if(reply == Released::Freed))
+            }
+            Step::Renew(claim, lease) => Reply::Renewed(self.renew(now, &claim.owner, *lease)).quiet(),
+            Step::SetLease { claim, lease, .. } => {
+                Reply::of(Reply::Renewed, self.unlock_after(now, &claim.owner, *lease))
+            }
+            Step::ForceUnlock(_) => {
+                let was_held = self.force_unlock(now);
+                (Reply::ForceUnlocked(was_held), Notification::subscribers_if(was_held))
+            }
+            _ => return None,
+        })
+    }
+
+    fn snapshot(&mut self, now: Now) -> Snapshot {
+        self.expire_by(now.moment);
+        let holder =
+            |hold: &Hold| HolderSnapshot::new(hold.owner.clone(), u64::from(hold.count), Role::Holder, None);
+        Snapshot {
+            holders: self.hold.iter().map(holder).collect(),
+            ttl: self.hold.as_ref().map(|hold| hold.expires.since(now.moment)),
+            ..Snapshot::default()
+        }
+    }
+
+    /// Returns the owner of the hold, expired or not.
+    fn owners(&self) -> Owners {
+        let holders = self.hold.iter().map(|hold| hold.owner.clone()).collect();
+        Owners { holders, waiters: Vec::new() }
+    }
+
+    fn remove_owners(&mut self, _: Now, is_gone: &dyn Fn(&OwnerId) -> bool) -> Notification {
+        Notification::subscribers_if(self.hold.take_if(|hold| is_gone(&hold.owner)).is_some())
+    }
+
+    fn is_free(&mut self, now: Now) -> bool {
+        self.expire_by(now.moment);
+        self.hold.is_none()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::time::Duration;
 
     fn holders(lock: &mut LockState, millis: u64) -> Vec<(OwnerId, u64)> {
-        let holders = lock.snapshot(at(millis)).holders;
+        let holders = lock.snapshot(now(millis)).holders;
         holders.into_iter().map(|holder| (holder.owner, holder.count)).collect()
     }
 
@@ -159,6 +175,10 @@ mod tests {
 
     fn at(millis: u64) -> Moment {
         Moment::from_micros(0) + ms(millis)
+    }
+
+    fn now(millis: u64) -> Now {
+        Now { moment: at(millis), wall: 0 }
     }
 
     fn owners() -> (OwnerId, OwnerId) {
@@ -250,13 +270,13 @@ mod tests {
         lock.acquire(at(10), &a, 2, lease(20));
         assert_eq!(lock.renew(at(10), &a, Some(lease(30))), Renewed::Longer, "reported to the owner");
         lock.release(at(10), &a, 1);
-        assert_eq!(lock.snapshot(at(10)).ttl, Some(ms(90)));
+        assert_eq!(lock.snapshot(now(10)).ttl, Some(ms(90)));
         assert_eq!(lock.renew(at(50), &a, Some(lease(100))), Renewed::Renewed);
         assert_eq!(lock.renew(at(60), &a, None), Renewed::Renewed);
-        assert_eq!(lock.snapshot(at(60)).ttl, Some(ms(90)));
+        assert_eq!(lock.snapshot(now(60)).ttl, Some(ms(90)));
         assert_eq!(lock.renew(at(150), &a, Some(lease(100))), Renewed::NotHeld);
         assert_eq!(lock.renew(at(150), &b, None), Renewed::NotHeld);
-        assert!(lock.is_free(at(150)));
+        assert!(lock.is_free(now(150)));
     }
 
     #[test]
@@ -266,6 +286,6 @@ mod tests {
         assert!(!lock.force_unlock(at(0)));
         lock.acquire(at(0), &a, 1, lease(100));
         assert!(lock.force_unlock(at(0)));
-        assert_eq!(lock.snapshot(at(0)), Snapshot::default());
+        assert_eq!(lock.snapshot(now(0)), Snapshot::default());
     }
 }

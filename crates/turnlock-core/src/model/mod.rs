@@ -27,7 +27,6 @@ mod latch;
 mod lock;
 mod permit_id;
 mod permit_semaphore;
-mod plain_lock;
 mod read_write_lock;
 mod reply;
 mod requests;
@@ -41,10 +40,9 @@ pub use latch::LatchState;
 pub use lock::LockState;
 pub use permit_id::PermitId;
 pub use permit_semaphore::PermitSemaphoreState;
-pub use plain_lock::PlainLockState;
 pub use read_write_lock::ReadWriteLockState;
 pub use reply::{
     Acquired, HolderSnapshot, Notification, Owners, QueuePosition, Released, Renewed, Reply, Role, Snapshot,
 };
 pub use semaphore::SemaphoreState;
-pub use step::{AcquireOptions, Claim, CounterOp, Now, Step};
+pub use step::{AcquireOptions, Claim, CounterOp, Model, Now, Step};

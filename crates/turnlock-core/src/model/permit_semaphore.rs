@@ -1,9 +1,10 @@
 use std::collections::BTreeMap;
 
 use super::requests::Requests;
+use super::semaphore::return_permits;
 use super::{
-    AcquireOptions, Acquired, Claim, CounterOp, HolderSnapshot, Notification, Now, Owners, PermitId,
-    Released, Renewed, Role, Snapshot,
+    AcquireOptions, Acquired, Claim, CounterOp, HolderSnapshot, Model, Notification, Now, Owners, PermitId,
+    Released, Renewed, Reply, Role, Snapshot, Step,
 };
 use crate::{Lease, Moment, OwnerId};
 
@@ -25,7 +26,7 @@ impl PermitSemaphoreState {
     ///
     /// If part of the hold was lost, only that part is acquired again. No lease is shortened.
     pub fn acquire(&mut self, now: Now, claim: &Claim, options: &AcquireOptions) -> (Acquired, Notification) {
-        let notification = self.reclaim_expired(now.moment);
+        let notification = self.remove_permits(|_, ends| ends <= now.moment);
         let ids: Vec<_> = PermitId::of_hold(&claim.owner, claim.permits).collect();
         let missing = count(ids.iter().filter(|id| !self.taken.contains_key(id)));
         if missing > 0 {
@@ -44,10 +45,10 @@ impl PermitSemaphoreState {
     /// Releases all permits of the hold. Replies "freed" only if all of them were held, with unexpired
     /// leases.
     pub fn release(&mut self, now: Now, claim: &Claim) -> (Released, Notification) {
-        let ids: Vec<_> = PermitId::of_hold(&claim.owner, claim.permits).collect();
-        let is_held = self.is_held(now.moment, &ids);
-        let found = count(ids.iter().filter_map(|id| self.taken.remove(id)));
-        let notification = self.return_permits(found);
+        let is_held = self.held_ids(now.moment, claim).is_some();
+        let ids = PermitId::of_hold(&claim.owner, claim.permits);
+        let found = count(ids.filter_map(|id| self.taken.remove(&id)));
+        let notification = return_permits(&mut self.free, found);
         // If there was no permit to return, or no number to add it to, nothing was held.
         let was_held = is_held && notification == Notification::Subscribers;
         (if was_held { Released::Freed } else { Released::NotHeld }, notification)
@@ -56,10 +57,7 @@ impl PermitSemaphoreState {
     /// Extends the leases of a hold, never shortens them. With `lease` of `None`, only checks that it is
     /// held.
     pub fn renew(&mut self, now: Now, claim: &Claim, lease: Option<Lease>) -> Renewed {
-        let ids: Vec<_> = PermitId::of_hold(&claim.owner, claim.permits).collect();
-        if !self.is_held(now.moment, &ids) {
-            return Renewed::NotHeld;
-        }
+        let Some(ids) = self.held_ids(now.moment, claim) else { return Renewed::NotHeld };
         let Some(lease) = lease else { return Renewed::Renewed };
         self.extend(&ids, now.moment + lease.as_duration());
         let end = ids.iter().filter_map(|id| self.taken.get(id)).max().copied().unwrap_or_default();
@@ -70,10 +68,9 @@ impl PermitSemaphoreState {
     ///
     /// If that shortens one of them, the waiters are notified, since they may sleep until the old end.
     pub fn unlock_after(&mut self, now: Now, claim: &Claim, lease: Lease) -> (Renewed, Notification) {
-        let ids: Vec<_> = PermitId::of_hold(&claim.owner, claim.permits).collect();
-        if !self.is_held(now.moment, &ids) {
+        let Some(ids) = self.held_ids(now.moment, claim) else {
             return (Renewed::NotHeld, Notification::None);
-        }
+        };
         let until = now.moment + lease.as_duration();
         let before = ids.iter().filter_map(|id| self.taken.insert(*id, until)).max();
         (Renewed::Renewed, Notification::subscribers_if(before > Some(until)))
@@ -115,20 +112,6 @@ impl PermitSemaphoreState {
         (reply, notification)
     }
 
-    /// Returns the state as seen from outside. Permits whose leases ended are free.
-    pub fn snapshot(&mut self, now: Now) -> Snapshot {
-        let unexpired = self.taken.iter().filter(|(_, ends)| **ends > now.moment);
-        let holder = |(id, ends): (&PermitId, &Moment)| HolderSnapshot {
-            owner: id.to_owner(),
-            count: 1,
-            role: Role::Permit,
-            ttl: Some(ends.since(now.moment)),
-            since: None,
-        };
-        let holders = unexpired.map(holder).collect();
-        Snapshot { holders, number: self.available(now.moment), ..Snapshot::default() }
-    }
-
     /// Ends the leases of these permits without returning them. For tests.
     pub fn expire_permits(&mut self, owner: &OwnerId, permits: u32) {
         for id in PermitId::of_hold(owner, permits) {
@@ -156,32 +139,10 @@ impl PermitSemaphoreState {
         self.answers.forget(request);
     }
 
-    /// Returns the ids of all permits that are taken.
-    pub fn owners(&self) -> Owners {
-        Owners { holders: self.taken.keys().map(|id| id.to_owner()).collect(), waiters: Vec::new() }
-    }
-
-    /// Returns the permits of owners that no longer exist.
-    pub fn remove_owners(&mut self, is_gone: impl Fn(&OwnerId) -> bool) -> Notification {
-        let before = self.taken.len();
-        self.taken.retain(|id, _| !is_gone(&id.to_owner()));
-        let found = before - self.taken.len();
-        self.return_permits(i64::try_from(found).unwrap_or(i64::MAX))
-    }
-
-    /// Forgets all requests, when no client is left that sent one.
-    pub fn forget_all(&mut self) {
-        self.answers.clear();
-    }
-
-    /// Returns `true` if nothing is left to remember, so that the state can be deleted.
-    pub fn is_free(&mut self, now: Now) -> bool {
-        let is_taken = self.taken.values().any(|ends| *ends > now.moment);
-        self.free.is_none() && !is_taken && self.answers.is_empty(now.moment)
-    }
-
-    fn is_held(&self, now: Moment, ids: &[PermitId]) -> bool {
-        ids.iter().all(|id| self.taken.get(id).is_some_and(|ends| *ends > now))
+    /// Returns the ids of a hold, if all of them are held with unexpired leases.
+    fn held_ids(&self, now: Moment, claim: &Claim) -> Option<Vec<PermitId>> {
+        let is_held = |id: &PermitId| self.taken.get(id).is_some_and(|ends| *ends > now);
+        PermitId::of_hold(&claim.owner, claim.permits).map(|id| is_held(&id).then_some(id)).collect()
     }
 
     /// Free permits, including expired ones that were not returned yet.
@@ -196,22 +157,58 @@ impl PermitSemaphoreState {
         }
     }
 
-    fn reclaim_expired(&mut self, now: Moment) -> Notification {
-        let before = self.taken.len();
-        self.taken.retain(|_, ends| *ends > now);
-        let expired = before - self.taken.len();
-        self.return_permits(i64::try_from(expired).unwrap_or(i64::MAX))
+    /// Returns permits to the free ones.
+    fn remove_permits(&mut self, is_returned: impl Fn(PermitId, Moment) -> bool) -> Notification {
+        let before = count(self.taken.iter());
+        self.taken.retain(|id, ends| !is_returned(*id, *ends));
+        return_permits(&mut self.free, before - count(self.taken.iter()))
+    }
+}
+
+impl Model for PermitSemaphoreState {
+    fn apply(&mut self, now: Now, step: &Step) -> Option<(Reply, Notification)> {
+        Some(match step {
+            Step::Acquire(claim, options) => Reply::of(Reply::Acquired, self.acquire(now, claim, options)),
+            Step::Release(claim) => Reply::of(Reply::Released, self.release(now, claim)),
+            Step::Renew(claim, lease) => Reply::Renewed(self.renew(now, claim, *lease)).quiet(),
+            Step::SetLease { claim, lease, .. } => {
+                Reply::of(Reply::Renewed, self.unlock_after(now, claim, *lease))
+            }
+            Step::Perform(_, op, request) => Reply::of(Reply::Number, self.perform(now, *op, request)),
+            Step::Forget(_, request) => {
+                self.forget(request);
+                Reply::Forgotten.quiet()
+            }
+            _ => return None,
+        })
     }
 
-    /// Adds permits to the number of free ones. If there is no number, they are lost with it.
-    fn return_permits(&mut self, permits: i64) -> Notification {
-        match &mut self.free {
-            Some(free) if permits > 0 => {
-                *free = free.saturating_add(permits);
-                Notification::Subscribers
-            }
-            _ => Notification::None,
-        }
+    /// Returns the state as seen from outside. Permits whose leases ended are free.
+    fn snapshot(&mut self, now: Now) -> Snapshot {
+        let unexpired = self.taken.iter().filter(|(_, ends)| **ends > now.moment);
+        let holder = |(id, ends): (&PermitId, &Moment)| {
+            HolderSnapshot::new(id.to_owner(), 1, Role::Permit, Some(ends.since(now.moment)))
+        };
+        let holders = unexpired.map(holder).collect();
+        Snapshot { holders, number: self.available(now.moment), ..Snapshot::default() }
+    }
+
+    /// Returns the ids of all permits that are taken.
+    fn owners(&self) -> Owners {
+        Owners { holders: self.taken.keys().map(|id| id.to_owner()).collect(), waiters: Vec::new() }
+    }
+
+    fn remove_owners(&mut self, _: Now, is_gone: &dyn Fn(&OwnerId) -> bool) -> Notification {
+        self.remove_permits(|id, _| is_gone(&id.to_owner()))
+    }
+
+    fn forget_all(&mut self) {
+        self.answers = Requests::default();
+    }
+
+    fn is_free(&mut self, now: Now) -> bool {
+        let is_taken = self.taken.values().any(|ends| *ends > now.moment);
+        self.free.is_none() && !is_taken && self.answers.is_empty(now.moment)
     }
 }
 

@@ -1,8 +1,8 @@
 use std::time::Duration;
 
 use super::{
-    AcquireOptions, Acquired, Claim, HolderSnapshot, Notification, Now, Owners, Released, Renewed, Role,
-    Snapshot,
+    AcquireOptions, Acquired, Claim, HolderSnapshot, Model, Notification, Now, Owners, Released, Renewed,
+    Reply, Role, Snapshot, Step,
 };
 use crate::{Kind, Lease, Moment, OwnerId};
 
@@ -53,18 +53,7 @@ impl ReadWriteLockState {
     /// How long a refused writer blocks new readers, unless it sends its request again.
     pub const WRITER_INTENT: Duration = Duration::from_secs(3);
 
-    /// Acquires one side of the lock, or raises the count of the owner's hold there. Leases are never
-    /// shortened.
-    pub fn acquire(&mut self, now: Now, claim: &Claim, options: &AcquireOptions) -> (Acquired, Notification) {
-        let now = now.moment;
-        self.expire_by(now);
-        let reply = match claim.name.kind() {
-            Kind::Read => self.acquire_read(now, claim, options.lease),
-            _ => self.acquire_write(now, claim, options),
-        };
-        (reply, Notification::None)
-    }
-
+    /// Acquires the read side, or raises the count of the owner's hold there. Leases are never shortened.
     fn acquire_read(&mut self, now: Moment, claim: &Claim, lease: Lease) -> Acquired {
         let (owner, target, under) = (&claim.owner, claim.target, claim.under.as_ref());
         let until = now + lease.as_duration();
@@ -93,6 +82,7 @@ impl ReadWriteLockState {
         Acquired::Granted
     }
 
+    /// Acquires the write side, or raises the count of the owner's hold there. Leases are never shortened.
     fn acquire_write(&mut self, now: Moment, claim: &Claim, options: &AcquireOptions) -> Acquired {
         let (owner, target) = (&claim.owner, claim.target);
         let until = now + options.lease.as_duration();
@@ -120,17 +110,9 @@ impl ReadWriteLockState {
         Acquired::Granted
     }
 
-    /// Lowers the count of a hold to the target; zero ends it. Never begins a hold.
-    pub fn release(&mut self, now: Now, claim: &Claim) -> (Released, Notification) {
-        let now = now.moment;
-        self.expire_by(now);
-        match claim.name.kind() {
-            Kind::Read => self.release_read(now, &claim.owner, claim.target),
-            _ => self.release_write(now, &claim.owner, claim.target),
-        }
-    }
-
-    fn release_read(&mut self, now: Moment, owner: &OwnerId, target: u32) -> (Released, Notification) {
+    /// Lowers the count of a read hold to the target; zero ends it. Never begins a hold.
+    fn release_read(&mut self, now: Moment, claim: &Claim) -> (Released, Notification) {
+        let (owner, target) = (&claim.owner, claim.target);
         if target > 0
             && let Some(reader) = self.unexpired_reader(now, owner)
         {
@@ -150,7 +132,9 @@ impl ReadWriteLockState {
         (reply, Notification::None)
     }
 
-    fn release_write(&mut self, now: Moment, owner: &OwnerId, target: u32) -> (Released, Notification) {
+    /// Lowers the count of a write hold to the target; zero ends it. Never begins a hold.
+    fn release_write(&mut self, now: Moment, claim: &Claim) -> (Released, Notification) {
+        let (owner, target) = (&claim.owner, claim.target);
         let had_intent = self.remove_intent(owner);
         let Some(writer) = self.writer.as_mut().filter(|writer| writer.owner == *owner) else {
             // The intent may have blocked readers.
@@ -167,9 +151,7 @@ impl ReadWriteLockState {
     }
 
     /// Extends the lease of a hold, never shortens it. With `lease` of `None`, only checks that it is held.
-    pub fn renew(&mut self, now: Now, claim: &Claim, lease: Option<Lease>) -> Renewed {
-        let now = now.moment;
-        self.expire_by(now);
+    fn renew(&mut self, now: Moment, claim: &Claim, lease: Option<Lease>) -> Renewed {
         let until = lease.map_or(now, |lease| now + lease.as_duration());
         let readers = self.readers.iter().map(|reader| reader.expires).max().unwrap_or_default();
         let whole = self.expires;
@@ -182,8 +164,7 @@ impl ReadWriteLockState {
             })
         } else {
             let margin = lease.map_or(Duration::ZERO, Lease::margin);
-            let writer = self.writer.as_ref().filter(|writer| writer.owner == claim.owner);
-            writer.map(|_| if whole > readers + margin { whole } else { until })
+            self.is_writer(&claim.owner).then_some(if whole > readers + margin { whole } else { until })
         };
         let Some(end) = end else { return Renewed::NotHeld };
         self.expires = self.expires.max(until);
@@ -197,9 +178,7 @@ impl ReadWriteLockState {
     ///
     /// If the lease is shortened, the waiters are notified, since the whole may end earlier than they know.
     /// Shortening a read hold under a writer notifies no waiter.
-    pub fn unlock_after(&mut self, now: Now, claim: &Claim, lease: Lease) -> (Renewed, Notification) {
-        let now = now.moment;
-        self.expire_by(now);
+    fn unlock_after(&mut self, now: Moment, claim: &Claim, lease: Lease) -> (Renewed, Notification) {
         let (before, until) = (self.expires, now + lease.as_duration());
         let has_writer = self.writer.is_some();
         let held = match claim.name.kind() {
@@ -208,11 +187,7 @@ impl ReadWriteLockState {
                 // A read hold under a writer leaves the expiry of the whole as it is.
                 if has_writer { (before, false) } else { (until, until < own) }
             }),
-            _ => self
-                .writer
-                .as_ref()
-                .filter(|writer| writer.owner == claim.owner)
-                .map(|_| (until, until < before)),
+            _ => self.is_writer(&claim.owner).then_some((until, until < before)),
         };
         let Some((at_least, is_shorter)) = held else { return (Renewed::NotHeld, Notification::None) };
         self.expires = self.readers.iter().map(|reader| reader.expires).fold(at_least, Moment::max);
@@ -220,80 +195,20 @@ impl ReadWriteLockState {
     }
 
     /// Ends every hold if the lock is held on this side. Returns `true` if it was.
-    pub fn force_unlock(&mut self, now: Now, side: Kind) -> (bool, Notification) {
-        self.expire_by(now.moment);
+    fn force_unlock(&mut self, side: Kind) -> bool {
         let was_held = match side {
             Kind::Read => self.writer.is_none() && !self.readers.is_empty(),
             _ => self.writer.is_some(),
         };
-        if !was_held {
-            return (false, Notification::None);
+        if was_held {
+            self.expire();
         }
-        self.expire();
-        (true, Notification::Subscribers)
-    }
-
-    /// Returns the state as seen from outside, without expired readers.
-    pub fn snapshot(&mut self, now: Now) -> Snapshot {
-        let now = now.moment;
-        self.expire_by(now);
-        let unexpired = self.readers.iter().filter(|reader| !reader.is_expired(now));
-        let readers = unexpired.map(|reader| HolderSnapshot {
-            owner: reader.owner.clone(),
-            count: u64::from(reader.count),
-            role: Role::Reader,
-            ttl: Some(reader.expires.since(now)),
-            since: None,
-        });
-        let writer = self.writer.iter().map(|writer| HolderSnapshot {
-            owner: writer.owner.clone(),
-            count: u64::from(writer.count),
-            role: Role::Writer,
-            ttl: None,
-            since: None,
-        });
-        Snapshot {
-            holders: readers.chain(writer).collect(),
-            ttl: (!self.is_empty()).then(|| self.expires.since(now)),
-            ..Snapshot::default()
-        }
+        was_held
     }
 
     /// Returns `true` if there is a writer.
-    pub fn has_writer(&mut self, now: Now) -> bool {
-        self.expire_by(now.moment);
-        self.writer.is_some()
-    }
-
-    /// Returns the owners that the state mentions.
-    pub fn owners(&self) -> Owners {
-        let readers = self.readers.iter().map(|reader| reader.owner.clone());
-        let writer = self.writer.iter().map(|writer| writer.owner.clone());
-        Owners {
-            holders: readers.chain(writer).collect(),
-            waiters: self.waiting.iter().map(|intent| intent.owner.clone()).collect(),
-        }
-    }
-
-    /// Removes the holds and the writer's intent of owners that no longer exist.
-    pub fn remove_owners(&mut self, now: Now, is_gone: impl Fn(&OwnerId) -> bool) -> Notification {
-        let before = self.readers.len();
-        self.readers.retain(|reader| !is_gone(&reader.owner));
-        let writer = self.writer.take_if(|writer| is_gone(&writer.owner));
-        let intent = self.waiting.take_if(|intent| is_gone(&intent.owner));
-        if self.readers.len() == before && writer.is_none() && intent.is_none() {
-            return Notification::None;
-        }
-        if self.writer.is_none() {
-            self.keep_unexpired_readers(now.moment);
-        }
-        Notification::Subscribers
-    }
-
-    /// Returns `true` if nothing is left to remember, so that the state can be deleted.
-    pub fn is_free(&mut self, now: Now) -> bool {
-        self.expire_by(now.moment);
-        self.is_empty() && self.waiting.is_none()
+    pub fn has_writer(&self, now: Now) -> bool {
+        self.writer.is_some() && self.expires > now.moment
     }
 
     /// Ends every hold as the expiry of the whole would, without a notification. A writer's intent stays.
@@ -313,6 +228,10 @@ impl ReadWriteLockState {
     /// Ends the intent of a waiting writer, as time would. For tests.
     pub fn expire_writer_intent(&mut self) {
         self.waiting = None;
+    }
+
+    fn is_writer(&self, owner: &OwnerId) -> bool {
+        self.writer.as_ref().is_some_and(|writer| writer.owner == *owner)
     }
 
     fn unexpired_reader(&mut self, now: Moment, owner: &OwnerId) -> Option<&mut Reader> {
@@ -342,6 +261,78 @@ impl ReadWriteLockState {
             self.expire();
         }
         self.waiting.take_if(|intent| intent.until <= now);
+    }
+}
+
+impl Model for ReadWriteLockState {
+    fn apply(&mut self, now: Now, step: &Step) -> Option<(Reply, Notification)> {
+        let (now, side) = (now.moment, step.kind());
+        self.expire_by(now);
+        Some(match step {
+            Step::Acquire(claim, options) if side == Kind::Read => {
+                Reply::Acquired(self.acquire_read(now, claim, options.lease)).quiet()
+            }
+            Step::Acquire(claim, options) => Reply::Acquired(self.acquire_write(now, claim, options)).quiet(),
+            Step::Release(claim) if side == Kind::Read => {
+                Reply::of(Reply::Released, self.release_read(now, claim))
+            }
+            Step::Release(claim) => Reply::of(Reply::Released, self.release_write(now, claim)),
+            Step::Renew(claim, lease) => Reply::Renewed(self.renew(now, claim, *lease)).quiet(),
+            Step::SetLease { claim, lease, .. } => {
+                Reply::of(Reply::Renewed, self.unlock_after(now, claim, *lease))
+            }
+            Step::ForceUnlock(_) => {
+                let was_held = self.force_unlock(side);
+                (Reply::ForceUnlocked(was_held), Notification::subscribers_if(was_held))
+            }
+            _ => return None,
+        })
+    }
+
+    /// Returns the state as seen from outside, without expired readers.
+    fn snapshot(&mut self, now: Now) -> Snapshot {
+        let now = now.moment;
+        self.expire_by(now);
+        let unexpired = self.readers.iter().filter(|reader| !reader.is_expired(now));
+        let readers = unexpired.map(|Reader { owner, count, expires }| {
+            HolderSnapshot::new(owner.clone(), u64::from(*count), Role::Reader, Some(expires.since(now)))
+        });
+        let writer = self.writer.iter().map(|Writer { owner, count }| {
+            HolderSnapshot::new(owner.clone(), u64::from(*count), Role::Writer, None)
+        });
+        Snapshot {
+            holders: readers.chain(writer).collect(),
+            ttl: (!self.is_empty()).then(|| self.expires.since(now)),
+            ..Snapshot::default()
+        }
+    }
+
+    fn owners(&self) -> Owners {
+        let readers = self.readers.iter().map(|reader| reader.owner.clone());
+        let writer = self.writer.iter().map(|writer| writer.owner.clone());
+        Owners {
+            holders: readers.chain(writer).collect(),
+            waiters: self.waiting.iter().map(|intent| intent.owner.clone()).collect(),
+        }
+    }
+
+    fn remove_owners(&mut self, now: Now, is_gone: &dyn Fn(&OwnerId) -> bool) -> Notification {
+        let before = self.readers.len();
+        self.readers.retain(|reader| !is_gone(&reader.owner));
+        let writer = self.writer.take_if(|writer| is_gone(&writer.owner));
+        let intent = self.waiting.take_if(|intent| is_gone(&intent.owner));
+        if self.readers.len() == before && writer.is_none() && intent.is_none() {
+            return Notification::None;
+        }
+        if self.writer.is_none() {
+            self.keep_unexpired_readers(now.moment);
+        }
+        Notification::Subscribers
+    }
+
+    fn is_free(&mut self, now: Now) -> bool {
+        self.expire_by(now.moment);
+        self.is_empty() && self.waiting.is_none()
     }
 }
 

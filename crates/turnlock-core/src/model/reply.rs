@@ -23,6 +23,18 @@ pub enum Reply {
     Snapshot(Snapshot),
 }
 
+impl Reply {
+    /// The reply of a step that notifies no waiter.
+    pub(super) fn quiet(self) -> (Self, Notification) {
+        (self, Notification::None)
+    }
+
+    /// Converts the outcome of a step of one kind.
+    pub(super) fn of<T>(wrap: fn(T) -> Self, outcome: (T, Notification)) -> (Self, Notification) {
+        (wrap(outcome.0), outcome.1)
+    }
+}
+
 /// The reply to an acquire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Acquired {
@@ -139,6 +151,13 @@ pub struct HolderSnapshot {
     pub ttl: Option<Duration>,
     /// When the hold began, if the store knows it.
     pub since: Option<SystemTime>,
+}
+
+impl HolderSnapshot {
+    /// A holder without a known beginning.
+    pub fn new(owner: OwnerId, count: u64, role: Role, ttl: Option<Duration>) -> Self {
+        Self { owner, count, role, ttl, since: None }
+    }
 }
 
 /// How an owner holds a primitive.

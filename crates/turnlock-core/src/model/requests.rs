@@ -49,31 +49,26 @@ impl<T: Copy> Requests<T> {
         self.known.iter().map(|(request, (outcome, _))| (request, *outcome))
     }
 
-    /// Forgets all requests.
-    pub(super) fn clear(&mut self) {
-        self.known.clear();
-        self.order.clear();
-    }
-
     /// Returns the outcome of a request, if it is still remembered.
     pub(super) fn outcome(&mut self, now: Moment, request: &OwnerId) -> Option<T> {
         self.forget_by(now);
         self.known.get(request).map(|(outcome, _)| *outcome)
     }
 
-    /// Records the outcome of a request, and replaces an earlier one.
-    pub(super) fn remember(&mut self, now: Moment, request: &OwnerId, outcome: T) {
-        self.forget(request);
+    /// Records the outcome of a request. Returns the earlier one that it replaces.
+    pub(super) fn remember(&mut self, now: Moment, request: &OwnerId, outcome: T) -> Option<T> {
+        let before = self.forget(request);
         let until = now + REMEMBERED_FOR;
         self.known.insert(request.clone(), (outcome, until));
         self.order.insert((until, request.clone()));
+        before
     }
 
-    /// Forgets one request early.
-    pub(super) fn forget(&mut self, request: &OwnerId) {
-        if let Some((_, until)) = self.known.remove(request) {
-            self.order.remove(&(until, request.clone()));
-        }
+    /// Forgets one request early. Returns its outcome.
+    pub(super) fn forget(&mut self, request: &OwnerId) -> Option<T> {
+        let (outcome, until) = self.known.remove(request)?;
+        self.order.remove(&(until, request.clone()));
+        Some(outcome)
     }
 
     /// Returns `true` if no request is remembered.

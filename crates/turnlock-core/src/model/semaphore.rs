@@ -1,5 +1,5 @@
 use super::requests::Requests;
-use super::{AcquireOptions, Acquired, Claim, CounterOp, Notification, Now, Owners, Released, Snapshot};
+use super::{Acquired, Claim, CounterOp, Model, Notification, Now, Owners, Released, Reply, Snapshot, Step};
 use crate::OwnerId;
 
 /// The state of a semaphore: a number of free permits, and the outcomes of recent requests.
@@ -32,9 +32,9 @@ impl SemaphoreState {
     ///
     /// A repeated request that was granted is granted again without counting. A request whose hold was
     /// released or cancelled before it arrived gets [`Acquired::Gone`].
-    pub fn acquire(&mut self, now: Now, claim: &Claim, _: &AcquireOptions) -> (Acquired, Notification) {
+    pub fn acquire(&mut self, now: Now, claim: &Claim) -> Acquired {
         let permits = i64::from(claim.permits);
-        let reply = match self.holds.outcome(now.moment, &claim.owner) {
+        match self.holds.outcome(now.moment, &claim.owner) {
             Some(Hold::Taken(_)) => Acquired::Granted,
             Some(Hold::Released | Hold::Cancelled) => Acquired::Gone,
             None => match &mut self.free {
@@ -45,8 +45,7 @@ impl SemaphoreState {
                 }
                 _ => Acquired::Busy { ttl: None },
             },
-        };
-        (reply, Notification::None)
+        }
     }
 
     /// Returns the permits of the owner. Never creates the number: if it is gone, so are the permits.
@@ -97,11 +96,6 @@ impl SemaphoreState {
         *self.free.insert(free)
     }
 
-    /// Returns the state as seen from outside.
-    pub fn snapshot(&mut self, _: Now) -> Snapshot {
-        Snapshot { number: self.free, ..Snapshot::default() }
-    }
-
     /// Removes the number, as an expiry set by a user would, without a notification. For tests.
     pub fn expire(&mut self) {
         self.free = None;
@@ -112,53 +106,70 @@ impl SemaphoreState {
         self.holds.forget(request);
         self.answers.forget(request);
     }
+}
+
+impl Model for SemaphoreState {
+    fn apply(&mut self, now: Now, step: &Step) -> Option<(Reply, Notification)> {
+        Some(match step {
+            Step::Acquire(claim, _) => Reply::Acquired(self.acquire(now, claim)).quiet(),
+            Step::Release(claim) => Reply::of(Reply::Released, self.release(now, claim)),
+            Step::Perform(_, op, request) => Reply::of(Reply::Number, self.perform(now, *op, request)),
+            Step::Forget(_, request) => {
+                self.forget(request);
+                Reply::Forgotten.quiet()
+            }
+            _ => return None,
+        })
+    }
+
+    fn snapshot(&mut self, _: Now) -> Snapshot {
+        Snapshot { number: self.free, ..Snapshot::default() }
+    }
 
     /// Returns the owners whose holds are remembered.
-    pub fn owners(&self) -> Owners {
+    fn owners(&self) -> Owners {
         let taken = self.holds.iter().filter(|(_, hold)| matches!(hold, Hold::Taken(_)));
         Owners { holders: taken.map(|(owner, _)| owner.clone()).collect(), waiters: Vec::new() }
     }
 
     /// Returns the permits of owners that no longer exist, if their holds are remembered.
-    pub fn remove_owners(&mut self, now: Now, is_gone: impl Fn(&OwnerId) -> bool) -> Notification {
-        let gone = self.owners().holders.into_iter().filter(|owner| is_gone(owner)).collect::<Vec<_>>();
-        let taken = |(owner, hold): (&OwnerId, Hold)| match hold {
-            Hold::Taken(permits) if gone.contains(owner) => i64::from(permits),
-            _ => 0,
-        };
-        let permits = self.holds.iter().map(taken).sum::<i64>();
-        for owner in &gone {
+    fn remove_owners(&mut self, now: Now, is_gone: &dyn Fn(&OwnerId) -> bool) -> Notification {
+        let mut permits = 0;
+        for owner in self.owners().holders.iter().filter(|owner| is_gone(owner)) {
             // Not forgotten: a late release would count again.
-            self.holds.remember(now.moment, owner, Hold::Cancelled);
-        }
-        match &mut self.free {
-            Some(free) if permits > 0 => {
-                *free = free.saturating_add(permits);
-                Notification::Subscribers
+            if let Some(Hold::Taken(taken)) = self.holds.remember(now.moment, owner, Hold::Cancelled) {
+                permits += i64::from(taken);
             }
-            _ => Notification::None,
         }
+        return_permits(&mut self.free, permits)
     }
 
-    /// Forgets all requests, when no client is left that sent one.
-    pub fn forget_all(&mut self) {
-        self.holds.clear();
-        self.answers.clear();
+    fn forget_all(&mut self) {
+        (self.holds, self.answers) = (Requests::default(), Requests::default());
     }
 
-    /// Returns `true` if nothing is left to remember, so that the state can be deleted.
-    pub fn is_free(&mut self, now: Now) -> bool {
+    fn is_free(&mut self, now: Now) -> bool {
         self.free.is_none() && self.holds.is_empty(now.moment) && self.answers.is_empty(now.moment)
+    }
+}
+
+/// Adds permits to the number of free ones. If there is no number, they are lost with it.
+pub(super) fn return_permits(free: &mut Option<i64>, permits: i64) -> Notification {
+    match free {
+        Some(free) if permits > 0 => {
+            *free = free.saturating_add(permits);
+            Notification::Subscribers
+        }
+        _ => Notification::None,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Kind, Lease, LockName, Moment};
+    use crate::{Kind, LockName, Moment};
 
     const NOW: Now = Now { moment: Moment::from_micros(0), wall: 0 };
-    const OPTIONS: AcquireOptions = AcquireOptions { lease: Lease::WATCHDOG, waits: true, highest_token: 0 };
 
     fn with_permits(permits: u64) -> SemaphoreState {
         let mut state = SemaphoreState::default();
@@ -168,7 +179,7 @@ mod tests {
 
     fn acquire(state: &mut SemaphoreState, owner: &str, permits: u32) -> Acquired {
         let (name, owner) = (name(), OwnerId::from_wire(owner));
-        state.acquire(NOW, &Claim { permits, ..Claim::new(&name, &owner, 1) }, &OPTIONS).0
+        state.acquire(NOW, &Claim { permits, ..Claim::new(&name, &owner, 1) })
     }
 
     fn release(state: &mut SemaphoreState, owner: &str, permits: u32, unsure: bool) -> Released {

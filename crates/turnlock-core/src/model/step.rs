@@ -1,3 +1,4 @@
+use super::{Notification, Owners, Reply, Snapshot};
 use crate::{Kind, Lease, LockName, Moment, OwnerId};
 
 /// The time of a step, by the clocks of the store.
@@ -123,4 +124,31 @@ impl Step {
     pub fn kind(&self) -> Kind {
         self.name().kind()
     }
+}
+
+/// The state of one primitive, which executes its steps.
+pub trait Model {
+    /// Executes a step of a kind that uses this state. `None` if the kind does not have this step.
+    ///
+    /// [`Step::Inspect`] is left to [`snapshot`](Self::snapshot).
+    fn apply(&mut self, now: Now, step: &Step) -> Option<(Reply, Notification)>;
+
+    /// Returns the state as seen from outside.
+    fn snapshot(&mut self, now: Now) -> Snapshot;
+
+    /// Returns the owners that the state mentions. By default, there are none.
+    fn owners(&self) -> Owners {
+        Owners::default()
+    }
+
+    /// Removes the holds and queue entries of owners that no longer exist.
+    fn remove_owners(&mut self, _now: Now, _is_gone: &dyn Fn(&OwnerId) -> bool) -> Notification {
+        Notification::None
+    }
+
+    /// Forgets all requests, when no client is left that sent one.
+    fn forget_all(&mut self) {}
+
+    /// Returns `true` if nothing is left to remember, so that the state can be deleted.
+    fn is_free(&mut self, now: Now) -> bool;
 }

@@ -1,7 +1,7 @@
 //! Two clients, a server, and all actions that are possible between them.
 
 use stateright::{Model, Property};
-use turnlock_core::model::{LockState, Snapshot};
+use turnlock_core::model::{LockState, Model as _, Now, Snapshot};
 use turnlock_core::{Lease, Moment, OwnerId};
 
 use crate::client::Client;
@@ -211,7 +211,7 @@ impl Protocol {
 impl State {
     pub(crate) fn snapshot(&self) -> Snapshot {
         // A snapshot can expire a lease, so it needs a mutable state. With this clock nothing expires.
-        self.lock.clone().snapshot(NOW)
+        self.lock.clone().snapshot(Now { moment: NOW, wall: 0 })
     }
 }
 

@@ -8,88 +8,79 @@ pub struct AclCommand {
     pub if_missing: Option<&'static str>,
 }
 
-impl AclCommand {
-    pub(super) const fn required(name: &'static str) -> Self {
-        Self { name, if_missing: None }
+/// The commands of one feature.
+pub(super) struct Commands {
+    /// The names of the required commands, separated by spaces.
+    pub(super) required: &'static str,
+    /// The optional commands, each with the effect of leaving it out.
+    pub(super) optional: &'static [(&'static str, &'static str)],
+}
+
+impl Commands {
+    pub(super) const fn required(required: &'static str) -> Self {
+        Self { required, optional: &[] }
     }
 
-    pub(super) const fn optional(name: &'static str, if_missing: &'static str) -> Self {
-        Self { name, if_missing: Some(if_missing) }
+    const fn optional(optional: &'static [(&'static str, &'static str)]) -> Self {
+        Self { required: "", optional }
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = AclCommand> {
+        let required = self.required.split_whitespace().map(|name| AclCommand { name, if_missing: None });
+        let optional =
+            self.optional.iter().map(|&(name, effect)| AclCommand { name, if_missing: Some(effect) });
+        required.chain(optional)
     }
 }
 
 /// The commands of every client.
-pub(super) const ALWAYS: &[AclCommand] = &[
-    AclCommand::required("evalsha"),
-    // The server loses its scripts in a restart, and by SCRIPT FLUSH.
-    AclCommand::required("eval"),
-    AclCommand::optional("script|load", "the first call of each script sends its whole text"),
-    AclCommand::optional("ping", "the connection for messages reconnects every few seconds"),
-    AclCommand::optional(
-        "role",
-        "a connection to a replica is detected at the first write, and not on connecting",
-    ),
-    AclCommand::optional("type", "an error about a key that is not a lock does not name the type of the key"),
-];
+pub(super) const ALWAYS: Commands = Commands {
+    // EVAL: the server loses its scripts in a restart, and by SCRIPT FLUSH.
+    required: "evalsha eval",
+    optional: &[
+        ("script|load", "the first call of each script sends its whole text"),
+        ("ping", "the connection for messages reconnects every few seconds"),
+        ("role", "a connection to a replica is detected at the first write, and not on connecting"),
+        ("type", "an error about a key that is not a lock does not name the type of the key"),
+    ],
+};
 
 /// For primitives whose holders can be identified: the client's record.
-pub(super) const CLIENT_RECORD: &[AclCommand] = &[AclCommand::optional(
+pub(super) const CLIENT_RECORD: Commands = Commands::optional(&[(
     "psetex",
     "other clients that inspect a lock cannot identify this client as its holder",
-)];
+)]);
+
+const RECONNECTS: &str =
+    "the connection for messages reconnects each time the last waiter for a name is gone";
 
 /// For primitives that publish their releases.
-pub(super) const MESSAGES: &[AclCommand] = &[
-    AclCommand::required("publish"),
-    AclCommand::required("subscribe"),
-    AclCommand::optional(
-        "unsubscribe",
-        "the connection for messages reconnects each time the last waiter for a name is gone",
-    ),
-];
+pub(super) const MESSAGES: Commands =
+    Commands { required: "publish subscribe", optional: &[("unsubscribe", RECONNECTS)] };
 
 /// For the same primitives in a cluster: sharded channels.
-pub(super) const CLUSTER_MESSAGES: &[AclCommand] = &[
-    AclCommand::required("spublish"),
-    AclCommand::required("ssubscribe"),
-    AclCommand::optional(
-        "sunsubscribe",
-        "the connection for messages reconnects each time the last waiter for a name is gone",
-    ),
-    // To find out whether the servers support the three above.
-    AclCommand::required("pubsub|shardnumsub"),
-];
+pub(super) const CLUSTER_MESSAGES: Commands = Commands {
+    // The last one is to find out whether the servers support the others.
+    required: "spublish ssubscribe pubsub|shardnumsub",
+    optional: &[("sunsubscribe", RECONNECTS)],
+};
 
-pub(super) const CLUSTER: &[AclCommand] =
-    &[AclCommand::required("cluster|nodes"), AclCommand::required("asking")];
+pub(super) const CLUSTER: Commands = Commands::required("cluster|nodes asking");
 
-pub(super) const REPLICAS: &[AclCommand] = &[AclCommand::required("wait")];
+pub(super) const REPLICAS: Commands = Commands::required("wait");
 
-pub(super) const DATABASE: &[AclCommand] = &[AclCommand::required("select")];
+pub(super) const DATABASE: Commands = Commands::required("select");
 
-pub(super) const CLIENT_NAME: &[AclCommand] =
-    &[AclCommand::optional("client|setname", "`CLIENT LIST` does not show the name")];
+pub(super) const CLIENT_NAME: Commands =
+    Commands::optional(&[("client|setname", "`CLIENT LIST` does not show the name")]);
 
 /// To find the keys of locks, and what each of them is.
-pub(super) const FIND: &[AclCommand] = &[
-    AclCommand::required("scan"),
-    AclCommand::required("type"),
-    AclCommand::required("hlen"),
-    AclCommand::required("hstrlen"),
-    AclCommand::required("hget"),
-    AclCommand::required("hrandfield"),
-    AclCommand::required("getrange"),
-    AclCommand::required("pttl"),
-    AclCommand::required("exists"),
-    AclCommand::required("zcard"),
-];
+pub(super) const FIND: Commands =
+    Commands::required("scan type hlen hstrlen hget hrandfield getrange pttl exists zcard");
 
 /// For the doctor's facts about a server.
-pub(super) const DOCTOR: &[AclCommand] = &[
-    AclCommand::optional("info", "version, persistence, replication and eviction are unknown"),
-    AclCommand::optional(
-        "config|get",
-        "some settings of persistence, replication and connections are unknown",
-    ),
-    AclCommand::optional("time", "the server's clock is unknown"),
-];
+pub(super) const DOCTOR: Commands = Commands::optional(&[
+    ("info", "version, persistence, replication and eviction are unknown"),
+    ("config|get", "some settings of persistence, replication and connections are unknown"),
+    ("time", "the server's clock is unknown"),
+]);

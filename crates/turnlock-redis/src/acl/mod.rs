@@ -6,6 +6,7 @@ mod primitive;
 use std::fmt;
 
 pub use command::AclCommand;
+use command::Commands;
 pub use primitive::Primitive;
 use turnlock_core::LockName;
 
@@ -46,14 +47,14 @@ impl AclRule {
             names: Vec::new(),
             is_for_cluster: false,
         };
-        rule.add(command::ALWAYS);
+        rule = rule.with(&command::ALWAYS);
         for primitive in primitives {
-            rule.add(&primitive.commands());
+            rule = rule.with(&primitive.commands());
             if primitive.sends_messages() {
-                rule.add(command::MESSAGES);
+                rule = rule.with(&command::MESSAGES);
             }
             if primitive.identifies_clients() {
-                rule.add(command::CLIENT_RECORD);
+                rule = rule.with(&command::CLIENT_RECORD);
             }
         }
         rule.with_names(names)
@@ -77,9 +78,8 @@ impl AclRule {
 
     /// Adds `wait`, for grants that replicas acknowledge.
     #[must_use]
-    pub fn with_replicas(mut self) -> Self {
-        self.add(command::REPLICAS);
-        self
+    pub fn with_replicas(self) -> Self {
+        self.with(&command::REPLICAS)
     }
 
     /// Changes the rule for a cluster of Redis 7 or later, with sharded channels.
@@ -87,11 +87,10 @@ impl AclRule {
     /// On an older cluster, or with plain channels, the commands for messages are those of a single server.
     #[must_use]
     pub fn on_cluster(mut self) -> Self {
-        let sends_messages = self.commands.iter().any(|allowed| command::MESSAGES.contains(allowed));
-        self.commands.retain(|allowed| !command::MESSAGES.contains(allowed));
-        self.add(command::CLUSTER);
-        if sends_messages {
-            self.add(command::CLUSTER_MESSAGES);
+        self.commands.retain(|allowed| command::MESSAGES.iter().all(|message| message != *allowed));
+        self = self.with(&command::CLUSTER);
+        if self.primitives.iter().any(|primitive| primitive.sends_messages()) {
+            self = self.with(&command::CLUSTER_MESSAGES);
         }
         self.is_for_cluster = true;
         self.update_patterns();
@@ -100,25 +99,22 @@ impl AclRule {
 
     /// Adds `select`, for a client that uses a database other than 0.
     #[must_use]
-    pub fn with_database(mut self) -> Self {
-        self.add(command::DATABASE);
-        self
+    pub fn with_database(self) -> Self {
+        self.with(&command::DATABASE)
     }
 
     /// Adds `client|setname`, for a client with a name.
     #[must_use]
-    pub fn with_client_name(mut self) -> Self {
-        self.add(command::CLIENT_NAME);
-        self
+    pub fn with_client_name(self) -> Self {
+        self.with(&command::CLIENT_NAME)
     }
 
     /// Adds `info`, `config|get` and `time`, for `Client::doctor`.
     ///
     /// Locks do not need them.
     #[must_use]
-    pub fn with_doctor(mut self) -> Self {
-        self.add(command::DOCTOR);
-        self
+    pub fn with_doctor(self) -> Self {
+        self.with(&command::DOCTOR)
     }
 
     /// Adds `scan` and commands that read a key, for `Client::find`.
@@ -126,9 +122,8 @@ impl AclRule {
     /// `Client::inspect` and `Client::identities` need them too; locks do not. Only the primitives and names of
     /// this rule can be found.
     #[must_use]
-    pub fn with_find(mut self) -> Self {
-        self.add(command::FIND);
-        self
+    pub fn with_find(self) -> Self {
+        self.with(&command::FIND)
     }
 
     /// Returns the commands, in alphabetical order.
@@ -164,16 +159,17 @@ impl AclRule {
         deduplicate(&mut self.channels);
     }
 
-    fn add(&mut self, commands: &[AclCommand]) {
-        for allowed in commands {
+    fn with(mut self, commands: &Commands) -> Self {
+        for allowed in commands.iter() {
             match self.commands.iter_mut().find(|known| known.name == allowed.name) {
                 // A command that is optional for one primitive may be required by another.
-                Some(known) if allowed.if_missing.is_none() => *known = *allowed,
+                Some(known) if allowed.if_missing.is_none() => *known = allowed,
                 Some(_) => {}
-                None => self.commands.push(*allowed),
+                None => self.commands.push(allowed),
             }
         }
         self.commands.sort_by_key(|allowed| allowed.name);
+        self
     }
 }
 

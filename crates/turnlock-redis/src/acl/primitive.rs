@@ -1,6 +1,7 @@
 use turnlock_core::{Kind, LockName};
 
-use super::AclCommand;
+use super::command::Commands;
+use crate::steps;
 
 /// A kind of lock, semaphore or latch that a rule allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -26,44 +27,30 @@ pub enum Primitive {
     Latch,
 }
 
-// In the order of use: acquire and release, renew, force unlock, inspect.
-const LOCK: &[&str] = &["pttl", "hset", "pexpire", "hget", "hdel", "hexists", "hlen", "del", "hgetall"];
+const FAIR_LOCK: Commands = Commands {
+    required: "pttl hset pexpire hget hdel hlen time lindex lpop lpos lrem rpush zadd zrem zscore hexists del \
+               hgetall lrange",
+    optional: &[(
+        "exists",
+        "when a waiter gives up just after it was notified, the next may be notified a second later",
+    )],
+};
 
-const FENCED_LOCK: &[&str] =
-    &["pttl", "hset", "pexpire", "hget", "hdel", "time", "get", "set", "hexists", "hlen", "del", "hgetall"];
+const READ_WRITE_LOCK: Commands = Commands {
+    required: "hmget pttl hset pexpire set hget hdel hgetall del hexists",
+    optional: &[
+        ("get", "new readers do not queue behind a waiting writer"),
+        (
+            "hlen",
+            "a hash that is not a lock, but has a field `mode` with the value `write`, counts as a held lock",
+        ),
+        ("rename", "a reader that releases one of several holds keeps its count"),
+    ],
+};
 
-const FAIR_LOCK: &[&str] = &[
-    "pttl", "hset", "pexpire", "hget", "hdel", "hlen", "time", "lindex", "lpop", "lpos", "lrem", "rpush",
-    "zadd", "zrem", "zscore", "hexists", "del", "hgetall", "lrange",
-];
-
-const READ_WRITE_LOCK: &[&str] =
-    &["hmget", "pttl", "hset", "pexpire", "set", "hget", "hdel", "hgetall", "del", "hexists"];
-
-const PLAIN_LOCK: &[&str] = &["set", "pttl", "get", "pexpire", "del"];
-
-// PEXPIRE allows a release on a server that is out of memory.
-const SEMAPHORE: &[&str] = &["get", "set", "decrby", "incrby", "del", "pexpire", "pttl"];
-
-const PERMIT_SEMAPHORE: &[&str] = &[
-    "get",
-    "set",
-    "decrby",
-    "incrby",
-    "del",
-    "pexpire",
-    "pttl",
-    "time",
-    "zadd",
-    "zcard",
-    "zcount",
-    "zmscore",
-    "zrangebyscore",
-    "zrem",
-    "zremrangebyscore",
-];
-
-const LATCH: &[&str] = &["get", "set", "decr", "del", "pexpire", "pttl"];
+const PERMIT_SEMAPHORE: Commands = Commands::required(
+    "get set decrby incrby del pexpire pttl time zadd zcard zcount zmscore zrangebyscore zrem zremrangebyscore",
+);
 
 impl Primitive {
     /// All primitives.
@@ -89,16 +76,33 @@ impl Primitive {
 
     /// The kind of its name. A read-write lock has two; this is its write side.
     pub(crate) fn kind(self) -> Kind {
+        self.needs().0
+    }
+
+    /// The commands beyond those of every client.
+    pub(super) fn commands(self) -> Commands {
+        self.needs().1
+    }
+
+    /// The table of kinds and commands.
+    ///
+    /// Required commands are in the order of use: acquire and release, renew, force unlock, inspect.
+    fn needs(self) -> (Kind, Commands) {
+        const LOCK: &str = "pttl hset pexpire hget hdel hexists hlen del hgetall";
+        let required = Commands::required;
         match self {
-            Self::Lock => Kind::Lock,
-            Self::FairLock => Kind::Fair,
-            Self::ReadWriteLock => Kind::Write,
-            Self::FencedLock => Kind::Fenced,
-            Self::SpinLock => Kind::Spin,
-            Self::PlainLock => Kind::Plain,
-            Self::Semaphore => Kind::Semaphore,
-            Self::PermitSemaphore => Kind::Permits,
-            Self::Latch => Kind::Latch,
+            Self::Lock => (Kind::Lock, required(LOCK)),
+            Self::SpinLock => (Kind::Spin, required(LOCK)),
+            Self::FencedLock => {
+                (Kind::Fenced, required("pttl hset pexpire hget hdel time get set hexists hlen del hgetall"))
+            }
+            Self::FairLock => (Kind::Fair, FAIR_LOCK),
+            Self::ReadWriteLock => (Kind::Write, READ_WRITE_LOCK),
+            Self::PlainLock => (Kind::Plain, required("set pttl get pexpire del")),
+            // PEXPIRE allows a release on a server that is out of memory.
+            Self::Semaphore => (Kind::Semaphore, required("get set decrby incrby del pexpire pttl")),
+            Self::PermitSemaphore => (Kind::Permits, PERMIT_SEMAPHORE),
+            Self::Latch => (Kind::Latch, required("get set decr del pexpire pttl")),
         }
     }
 
@@ -112,53 +116,19 @@ impl Primitive {
         self.kind().identifies_clients()
     }
 
-    /// The commands beyond those of every client.
-    pub(super) fn commands(self) -> Vec<AclCommand> {
-        let required = match self {
-            Self::Lock | Self::SpinLock => LOCK,
-            Self::FairLock => FAIR_LOCK,
-            Self::ReadWriteLock => READ_WRITE_LOCK,
-            Self::FencedLock => FENCED_LOCK,
-            Self::PlainLock => PLAIN_LOCK,
-            Self::Semaphore => SEMAPHORE,
-            Self::PermitSemaphore => PERMIT_SEMAPHORE,
-            Self::Latch => LATCH,
-        };
-        let optional: &[AclCommand] = match self {
-            Self::FairLock => &[AclCommand::optional(
-                "exists",
-                "when a waiter gives up just after it was notified, the next may be notified a second later",
-            )],
-            Self::ReadWriteLock => &[
-                AclCommand::optional("get", "new readers do not queue behind a waiting writer"),
-                AclCommand::optional(
-                    "hlen",
-                    "a hash that is not a lock, but has a field `mode` with the value `write`, counts as \
-                     a held lock",
-                ),
-                AclCommand::optional("rename", "a reader that releases one of several holds keeps its count"),
-            ],
-            _ => &[],
-        };
-        required.iter().map(|name| AclCommand::required(name)).chain(optional.iter().copied()).collect()
-    }
-
     /// The patterns of its keys, for names that match a pattern.
     ///
     /// The pattern is passed as a name: the rules for keys treat both alike.
     pub(crate) fn keys(self, names: &str) -> Vec<String> {
         let Ok(name) = LockName::of(self.kind(), "", names) else { return Vec::new() };
+        let records = || name.beside(steps::REQUEST) + ":*";
         let others = match self {
             Self::Lock | Self::SpinLock | Self::PlainLock => Vec::new(),
-            Self::FairLock => ["redisson_lock_queue", "redisson_lock_timeout", "turnlock_waiters"]
-                .map(|prefix| name.beside(prefix))
-                .to_vec(),
-            Self::ReadWriteLock => {
-                vec![name.beside("turnlock_writer_waits"), name.below("*:rwlock_timeout:*")]
-            }
-            Self::FencedLock => vec![name.beside("redisson_lock_token")],
-            Self::Semaphore | Self::Latch => vec![name.beside("turnlock_request") + ":*"],
-            Self::PermitSemaphore => vec![name.beside("turnlock_request") + ":*", name.below("timeout")],
+            Self::FairLock => steps::queue_keys(&name).to_vec(),
+            Self::ReadWriteLock => vec![steps::intent_key(&name), name.below("*:rwlock_timeout:*")],
+            Self::FencedLock => vec![name.beside(steps::TOKEN)],
+            Self::Semaphore | Self::Latch => vec![records()],
+            Self::PermitSemaphore => vec![records(), steps::taken_key(&name)],
         };
         [vec![names.to_owned()], others].concat()
     }

@@ -6,21 +6,21 @@ mod slot_map;
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt, ready};
+use redis::Cmd;
 use tokio::sync::{Notify, watch};
 use turnlock_core::{Backoff, Kind, LockName};
 
 use crate::access::Address;
 use crate::common::Common;
 use crate::endpoint::Endpoint;
-use crate::failure::{self, Redirect};
+use crate::failure;
 use crate::node::Node;
 use crate::pubsub::subscriptions::ResubscribeQueue;
-use crate::reply::{CallOptions, Reply, RequestError};
+use crate::reply::{CallOptions, Reply};
 use crate::script_call::ScriptCall;
 use discovery::REPLY_LIMIT;
 use slot_map::SlotMap;
@@ -33,7 +33,7 @@ const MAX_REDIRECTS: u32 = 8;
 /// The masters of a cluster and the map of their slots.
 pub(crate) struct Cluster {
     pub(crate) common: Arc<Common>,
-    seeds: Vec<Address>,
+    pub(crate) seeds: Vec<Address>,
     map: watch::Sender<SlotMap>,
     nodes: Mutex<HashMap<Address, Arc<Node>>>,
     /// The subscribed names, each with its node. `None` while no node owns the slot.
@@ -46,8 +46,8 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// Returns all nodes that own slots.
     pub(crate) fn masters(&self) -> Vec<Arc<Node>> {
-        let addresses: Vec<_> = self.map().owners().into_iter().cloned().collect();
-        addresses.iter().map(|address| self.node(address)).collect()
+        let owners = self.map().owners();
+        owners.iter().map(|address| self.node(address)).collect()
     }
 
     /// Sends a call to the node that owns the slot of its name. Follows redirects.
@@ -73,37 +73,39 @@ impl Cluster {
                     () = self.wait_until_slot_moves(slot, &address) => continue,
                 }
             }
-            let error = match node.call(call, source.is_some(), options).await {
+            let failure = match node.call(call, source.is_some(), options).await {
                 Ok(reply) => return self.accept(reply, call, &address, source).await,
-                Err(RequestError::Refused(error)) => error,
-                Err(RequestError::Failed(failure)) => {
-                    self.refresh_needed.notify_one();
-                    return Err(failure);
-                }
+                Err(failure) => failure,
             };
-            match failure::redirect(&error, &address) {
+            let Some(error) = failure::error_reply(&failure) else {
+                self.refresh_needed.notify_one();
+                return Err(failure);
+            };
+            match failure::redirect(error, &address) {
                 Some(_) if redirects == MAX_REDIRECTS => {
                     let text = format!(
                         "more than {MAX_REDIRECTS} redirects: the nodes of the cluster disagree on slot {slot} ({error})"
                     );
                     return Err(Failure::unavailable(text));
                 }
-                Some(redirect) => {
+                Some(target) => {
                     redirects += 1;
-                    match redirect {
-                        Redirect::Ask(target) => ask_target = Some((self.canonical(target), address)),
-                        Redirect::Moved(target) => self.moved(slot, &self.canonical(target)),
+                    let target = self.canonical(target);
+                    if failure::is_ask(error) {
+                        ask_target = Some((target, address));
+                    } else {
+                        self.moved(slot, &target);
                     }
                 }
-                None if failure::is_try_again(&error) && !options.can_split && clock::now() < end => {
+                None if failure::is_try_again(error) && !options.can_split && clock::now() < end => {
                     redirects = 0;
                     tokio::time::sleep(backoff.pause(fastrand::f64())).await;
                 }
                 None => {
-                    if failure::is_cluster_error(&error) {
+                    if failure::is_cluster_error(error) {
                         self.refresh_needed.notify_one();
                     }
-                    return Err(node.failure(RequestError::Refused(error), call, options.limit).await);
+                    return Err(node.explain(failure, call, options.limit).await);
                 }
             }
         }
@@ -135,10 +137,9 @@ impl Cluster {
     /// The script ran on the node that it moves to, and published there only. Subscribers are still on the old one.
     async fn publish_at(&self, source: &Address, name: &LockName) {
         if self.common.server_mode.has_sharded_pubsub() && name.kind().publishes_releases() {
-            let mut cmd = redis::cmd("SPUBLISH");
-            cmd.arg(name.channel()).arg(0);
             // If this fails, waiters find out when they poll.
-            let _ = self.node(source).connection.command(&cmd, REPLY_LIMIT).await;
+            let _ =
+                self.node(source).connection.command(&Cmd::spublish(name.channel(), 0), REPLY_LIMIT).await;
         }
     }
 
@@ -185,7 +186,7 @@ impl Cluster {
 
     /// Returns the address by which the slot map knows a node.
     fn canonical(&self, address: Address) -> Address {
-        self.map().canonical(&address).cloned().unwrap_or(address)
+        self.map().canonical_addresses.get(&address).cloned().unwrap_or(address)
     }
 
     /// Waits until another node owns the slot.
@@ -200,20 +201,11 @@ impl Cluster {
     }
 
     fn node(&self, address: &Address) -> Arc<Node> {
-        let mut nodes = self.nodes.lock();
-        if let Some(node) = nodes.get(address) {
-            return Arc::clone(node);
-        }
-        let endpoint = Endpoint::Fixed(address.clone());
-        let node = Arc::new(Node::new(&self.common, endpoint, Some(self.resubscribe.clone())));
-        nodes.insert(address.clone(), Arc::clone(&node));
-        node
-    }
-}
-
-impl fmt::Debug for Cluster {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cluster").field("seeds", &self.seeds).finish_non_exhaustive()
+        let create = || {
+            let endpoint = Endpoint::Fixed(address.clone());
+            Arc::new(Node::new(&self.common, endpoint, Some(self.resubscribe.clone())))
+        };
+        Arc::clone(self.nodes.lock().entry(address.clone()).or_insert_with(create))
     }
 }
 

@@ -1,6 +1,5 @@
 //! Connects to the cluster, and keeps the slot map current.
 
-use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -10,11 +9,11 @@ use tokio::sync::{Notify, mpsc, watch};
 use turnlock_core::LockName;
 
 use super::Cluster;
-use super::discovery::{discover, discovery_connection, gather, query_nodes};
-use crate::access::Access;
-use crate::access::Address;
+use super::discovery::{discover, gather};
+use crate::access::{Access, Address};
 use crate::common::Common;
 use crate::config::ClusterMessages;
+use crate::connection::Connection;
 use turnlock_store::Failure;
 
 /// How often the slot map of a healthy cluster is refreshed.
@@ -67,7 +66,7 @@ impl Cluster {
         let (map, server_mode) = discover(&seeds, messages, &access).await?;
         let (resubscribe, lost_names) = mpsc::unbounded_channel();
         let cluster = Arc::new(Self {
-            common: Arc::new(Common::new(access, server_mode)),
+            common: Common::new(access, server_mode),
             seeds,
             map: watch::Sender::new(map),
             nodes: Mutex::default(),
@@ -75,55 +74,28 @@ impl Cluster {
             resubscribe,
             refresh_needed: Arc::default(),
         });
-        cluster.connect_masters().await?;
+        let masters = cluster.masters();
+        let connected = join_all(masters.iter().map(|master| master.connection.live())).await;
+        // One of them is enough. There is one, since `discover` returns no empty map.
+        connected.into_iter().reduce(Result::or).transpose()?;
         tokio::spawn(run(Arc::downgrade(&cluster), Arc::clone(&cluster.refresh_needed), lost_names));
         Ok(cluster)
     }
 
-    /// Connects to all masters.
-    ///
-    /// # Errors
-    ///
-    /// No connection succeeded.
-    async fn connect_masters(&self) -> Result<(), Failure> {
-        let masters: Vec<_> = self.map().owners().into_iter().cloned().collect();
-        let connected = masters.iter().map(|address| {
-            let node = self.node(address);
-            async move { node.connection.live().await.map(drop) }
-        });
-        let outcomes = join_all(connected).await;
-        if outcomes.iter().any(Result::is_ok) {
-            return Ok(());
-        }
-        let no_owner = || {
-            Failure::unavailable(
-                "CLUSTERDOWN no node of the cluster owns slots; check it with `redis-cli --cluster check`",
-            )
-        };
-        Err(outcomes.into_iter().find_map(Result::err).unwrap_or_else(no_owner))
-    }
-
     /// Refreshes the slot map. Returns `true` if the cluster is healthy.
     async fn refresh(&self) -> bool {
-        let mut masters: Vec<_> = self.map().owners().into_iter().cloned().collect();
+        let mut masters: Vec<_> = self.map().owners().into_iter().collect();
         fastrand::shuffle(&mut masters);
-        let queries = masters.iter().take(QUERIED_MASTERS).map(|address| {
-            let node = self.node(address);
-            async move { (address.clone(), query_nodes(&node.connection, address).await) }
-        });
-        let (mut views, failed) = gather(queries.collect()).await;
+        masters.truncate(QUERIED_MASTERS);
+        let (mut views, failed) = gather(masters, |address| Arc::clone(&self.node(address).connection)).await;
         let is_healthy = failed == 0 && !views.is_empty();
         if views.is_empty() {
-            let map = self.map().clone();
-            let addresses: BTreeSet<_> = map.peers().chain(&self.seeds).cloned().collect();
-            let queries = addresses.iter().map(|address| {
-                let connection = discovery_connection(&self.common, address);
-                async move { (address.clone(), query_nodes(&connection, address).await) }
-            });
-            (views, _) = gather(queries.collect()).await;
+            let mut addresses = self.map().peers.clone();
+            addresses.extend(self.seeds.iter().cloned());
+            (views, _) = gather(addresses, |address| Connection::for_queries(&self.common, address)).await;
         }
         self.apply_views(&views);
-        is_healthy && !self.map().has_failed_master()
+        is_healthy && !self.map().has_failed_master
     }
 
     fn apply_views(&self, views: &[(Address, String)]) {
@@ -138,7 +110,8 @@ impl Cluster {
             *map != before
         });
         self.move_subscriptions();
-        self.drop_unused_nodes();
+        let owners = self.map().owners();
+        self.nodes.lock().retain(|address, _| owners.contains(address));
         if masters_changed {
             tracing::info!("the masters of the cluster changed");
             self.common.notify(|signals| signals.server_changed());
@@ -169,12 +142,5 @@ impl Cluster {
                 drop(self.node(address).subscriber().subscribe(&name));
             }
         }
-    }
-
-    /// Drops nodes that own no slots.
-    fn drop_unused_nodes(&self) {
-        let map = self.map();
-        let owners = map.owners();
-        self.nodes.lock().retain(|address, _| owners.contains(address));
     }
 }

@@ -8,16 +8,17 @@ const SLOTS: usize = 16_384;
 ///
 /// Each owner has a config epoch, and the higher epoch wins. So a partitioned node, which does not know that it
 /// lost its slots, cannot get them back.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct SlotMap {
     owners: Vec<Address>,
+    /// Empty until an owner is known.
     slots: Vec<Option<SlotOwner>>,
     /// All known nodes, also those without slots. Queried if no owner replies.
-    peers: BTreeSet<Address>,
+    pub(super) peers: BTreeSet<Address>,
     /// The address with host name of nodes that have one, by the numeric address that redirects may contain.
-    canonical_addresses: BTreeMap<Address, Address>,
-    /// A node with slots is reported as failed, so a replica will take them over soon.
-    has_failed_master: bool,
+    pub(super) canonical_addresses: BTreeMap<Address, Address>,
+    /// The last reply reports a failed node with slots. A replica will take them over soon.
+    pub(super) has_failed_master: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,18 +28,6 @@ struct SlotOwner {
     epoch: u64,
 }
 
-impl Default for SlotMap {
-    fn default() -> Self {
-        Self {
-            owners: Vec::new(),
-            slots: vec![None; SLOTS],
-            peers: BTreeSet::new(),
-            canonical_addresses: BTreeMap::new(),
-            has_failed_master: false,
-        }
-    }
-}
-
 impl SlotMap {
     pub(super) fn owner(&self, slot: u16) -> Option<&Address> {
         let entry = self.slots.get(usize::from(slot))?.as_ref()?;
@@ -46,23 +35,9 @@ impl SlotMap {
     }
 
     /// Returns the nodes that own slots.
-    pub(super) fn owners(&self) -> BTreeSet<&Address> {
+    pub(super) fn owners(&self) -> BTreeSet<Address> {
         let used: BTreeSet<_> = self.slots.iter().flatten().map(|entry| entry.owner).collect();
-        used.into_iter().filter_map(|owner| self.owners.get(usize::from(owner))).collect()
-    }
-
-    /// Returns the address with host name of the node at this numeric address, if it has one.
-    pub(super) fn canonical(&self, address: &Address) -> Option<&Address> {
-        self.canonical_addresses.get(address)
-    }
-
-    /// Returns `true` if the last reply reports a failed node that has slots.
-    pub(super) fn has_failed_master(&self) -> bool {
-        self.has_failed_master
-    }
-
-    pub(super) fn peers(&self) -> impl Iterator<Item = &Address> {
-        self.peers.iter()
+        used.into_iter().filter_map(|owner| self.owners.get(usize::from(owner)).cloned()).collect()
     }
 
     /// Applies a `MOVED` redirect.
@@ -74,34 +49,48 @@ impl SlotMap {
         }
     }
 
-    /// Applies the reply of the node at `queried` to `CLUSTER NODES`. Returns `false` if it names no node.
+    /// Applies the reply of the node at `queried` to `CLUSTER NODES`.
     ///
     /// With `by_name`, nodes are addressed by their host name if they have one, since a certificate is valid for that.
-    pub(super) fn apply(&mut self, nodes: &str, queried: &Address, by_name: bool) -> bool {
-        let nodes: Vec<_> = nodes.lines().filter_map(|line| NodeLine::read(line, queried, by_name)).collect();
-        for node in &nodes {
-            self.apply_node(node);
+    pub(super) fn apply(&mut self, nodes: &str, queried: &Address, by_name: bool) {
+        self.has_failed_master = false;
+        for line in nodes.lines() {
+            self.apply_line(line, queried, by_name);
         }
-        self.has_failed_master = nodes.iter().any(|node| node.has_failed && !node.ranges.is_empty());
-        !nodes.is_empty()
     }
 
-    fn apply_node(&mut self, node: &NodeLine) {
-        self.peers.insert(node.address.clone());
-        if let Some(numeric) = &node.numeric {
-            self.canonical_addresses.insert(numeric.clone(), node.address.clone());
+    /// Applies a line, which describes one node. `None` for a node that cannot be used.
+    fn apply_line(&mut self, line: &str, queried: &Address, by_name: bool) -> Option<()> {
+        let mut fields = line.split(' ');
+        let _id = fields.next()?;
+        let address = fields.next()?;
+        let flags: Vec<_> = fields.next()?.split(',').collect();
+        let epoch = fields.nth(3)?.parse().ok()?;
+        let _link_state = fields.next()?;
+        let ranges: Vec<_> = fields.filter_map(range).collect();
+        let numeric = node_address(address, queried, false)?;
+        let address = node_address(address, queried, by_name)?;
+        if flags.contains(&"noaddr") || flags.contains(&"handshake") {
+            return None;
         }
-        if node.ranges.is_empty() {
-            return;
+        self.peers.insert(address.clone());
+        if numeric != address {
+            self.canonical_addresses.insert(numeric, address.clone());
         }
-        let owner = self.owner_index(&node.address);
-        for (first, last) in &node.ranges {
-            for entry in self.slots.iter_mut().take(usize::from(*last) + 1).skip(usize::from(*first)) {
-                if entry.is_none_or(|entry| entry.epoch <= node.epoch) {
-                    *entry = Some(SlotOwner { owner, epoch: node.epoch });
+        if ranges.is_empty() {
+            return Some(());
+        }
+        self.has_failed_master |= flags.contains(&"fail") || flags.contains(&"fail?");
+        let owner = self.owner_index(&address);
+        self.slots.resize(SLOTS, None);
+        for (first, last) in ranges {
+            for entry in self.slots.iter_mut().take(usize::from(last) + 1).skip(usize::from(first)) {
+                if entry.is_none_or(|entry| entry.epoch <= epoch) {
+                    *entry = Some(SlotOwner { owner, epoch });
                 }
             }
         }
+        Some(())
     }
 
     fn owner_index(&mut self, address: &Address) -> u16 {
@@ -112,37 +101,6 @@ impl SlotMap {
         });
         // A cluster has at most a thousand nodes.
         u16::try_from(index).unwrap_or(u16::MAX)
-    }
-}
-
-/// One line of `CLUSTER NODES`.
-struct NodeLine {
-    address: Address,
-    /// The numeric address, if `address` has a host name.
-    numeric: Option<Address>,
-    epoch: u64,
-    ranges: Vec<(u16, u16)>,
-    has_failed: bool,
-}
-
-impl NodeLine {
-    /// Decodes a line. `None` for a node that cannot be used.
-    fn read(line: &str, queried: &Address, by_name: bool) -> Option<Self> {
-        let mut fields = line.split(' ');
-        let _id = fields.next()?;
-        let address = fields.next()?;
-        let flags = fields.next()?;
-        let epoch = fields.nth(3)?.parse().ok()?;
-        let _link_state = fields.next()?;
-        if flags.split(',').any(|flag| matches!(flag, "noaddr" | "handshake")) {
-            return None;
-        }
-        let has_failed = flags.split(',').any(|flag| matches!(flag, "fail" | "fail?"));
-        let ranges = fields.filter_map(range).collect();
-        let numeric = node_address(address, queried, false)?;
-        let address = node_address(address, queried, by_name)?;
-        let numeric = Some(numeric).filter(|numeric| *numeric != address);
-        Some(Self { address, numeric, epoch, ranges, has_failed })
     }
 }
 
@@ -190,33 +148,34 @@ d4 10.0.0.1:0@0 master,noaddr - 0 1 9 disconnected 0-16383
     #[test]
     fn nodes_are_decoded() {
         let mut map = SlotMap::default();
-        assert!(map.apply(BEFORE, &queried(), false));
+        map.apply("ERR something\n", &queried(), false);
+        assert_eq!(map, SlotMap::default());
+        map.apply(BEFORE, &queried(), false);
         assert_eq!(map.owner(0), Some(&queried()));
         assert_eq!(map.owner(7), Some(&queried()));
         assert_eq!(map.owner(100), Some(&node(7001)));
         assert_eq!(map.owner(101), None);
         assert_eq!(map.owner(16_383), Some(&node(7001)));
-        assert_eq!(map.peers().count(), 3);
-        assert!(map.peers().any(|peer| *peer == node(7002)));
+        assert_eq!(map.peers.len(), 3);
+        assert!(map.peers.contains(&node(7002)));
         let mut by_name = SlotMap::default();
         by_name.apply(BEFORE, &queried(), true);
         let named = Address::tcp("db.example", 7002);
-        assert!(by_name.peers().any(|peer| *peer == named));
-        assert_eq!(by_name.canonical(&node(7002)), Some(&named));
-        assert_eq!(by_name.canonical(&node(7001)), None);
-        assert!(!SlotMap::default().apply("ERR something\n", &queried(), false));
+        assert!(by_name.peers.contains(&named));
+        assert_eq!(by_name.canonical_addresses.get(&node(7002)), Some(&named));
+        assert_eq!(by_name.canonical_addresses.get(&node(7001)), None);
     }
 
     #[test]
     fn a_failed_master_is_reported_until_it_is_replaced() {
         let mut map = SlotMap::default();
         map.apply(&BEFORE.replace("7001@17001 master", "7001@17001 master,fail?"), &queried(), false);
-        assert!(map.has_failed_master());
+        assert!(map.has_failed_master);
         let after = "b2 10.0.0.1:7001@17001 master,fail - 0 1 2 disconnected
 c3 10.0.0.1:7002@17002 master - 0 1 3 connected 100 200-16383
 ";
         map.apply(after, &queried(), false);
-        assert!(!map.has_failed_master());
+        assert!(!map.has_failed_master);
     }
 
     #[test]

@@ -21,7 +21,7 @@ use turnlock_store::{OpenError, Secret, SettingError, settings};
 use crate::access::{Access, Address, TlsDialler};
 use crate::tls::Tls;
 use credentials::Credentials;
-pub use target::{ClusterMessages, Servers, Shape, Target};
+pub use target::{ClusterMessages, Servers, Target};
 pub use url::RedisUrl;
 
 settings! {
@@ -91,22 +91,9 @@ impl RedisSettings {
             connect_limit,
             tls,
         };
-        let shape = match servers {
-            Servers::One(address) => Shape::Single(address),
-            Servers::Cluster { seeds } => {
-                Shape::Cluster { seeds, messages: self.messages.unwrap_or_default() }
-            }
-            Servers::Sentinels { sentinels, master } => {
-                let access = Access {
-                    username: sentinel_username,
-                    password: sentinel_password,
-                    database: 0,
-                    ..access.clone()
-                };
-                Shape::Sentinel { sentinels, master, access }
-            }
-        };
-        Ok(Target { shape, access })
+        let (username, password) = (sentinel_username, sentinel_password);
+        let sentinel_access = Access { username, password, database: 0, ..access.clone() };
+        Ok(Target { servers, access, sentinel_access, messages: self.messages.unwrap_or_default() })
     }
 
     fn credentials(&self) -> Credentials<'_> {

@@ -8,44 +8,44 @@ use crate::access::{Access, Address};
 #[derive(Clone, Debug)]
 pub struct Target {
     /// The deployment.
-    pub shape: Shape,
+    pub servers: Servers,
     /// How to connect to the servers that have locks.
     pub access: Access,
+    /// How to connect to sentinels.
+    pub sentinel_access: Access,
+    /// How releases are published in a cluster.
+    pub messages: ClusterMessages,
 }
 
 /// The kind of deployment that a URL names, with its servers.
-#[derive(Clone, Debug)]
-pub enum Shape {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Servers {
     /// One server: standalone, or a master whose address never changes.
-    Single(Address),
+    One(Address),
     /// A master that sentinels monitor, and replace when it fails.
-    Sentinel {
+    Sentinels {
         /// Some of the sentinels, or all of them.
         sentinels: Vec<Address>,
         /// The name of the master in the configuration of the sentinels.
         master: String,
-        /// Credentials and settings for connections to the sentinels.
-        access: Access,
     },
     /// A cluster. Any of the seeds can name the owners of all slots.
     Cluster {
         /// Some of the nodes.
         seeds: Vec<Address>,
-        /// How releases are published.
-        messages: ClusterMessages,
     },
 }
 
-impl fmt::Display for Shape {
+impl fmt::Display for Servers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list =
             |addresses: &[Address]| addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         match self {
-            Self::Single(address) => address.fmt(f),
-            Self::Sentinel { sentinels, master, .. } => {
+            Self::One(address) => address.fmt(f),
+            Self::Sentinels { sentinels, master } => {
                 write!(f, "the master {master:?} of the sentinels {}", list(sentinels))
             }
-            Self::Cluster { seeds, .. } => write!(f, "the cluster of {}", list(seeds)),
+            Self::Cluster { seeds } => write!(f, "the cluster of {}", list(seeds)),
         }
     }
 }
@@ -74,23 +74,4 @@ impl FromText for ClusterMessages {
             _ => Err("must be auto, sharded or plain"),
         }
     }
-}
-
-/// The servers of a store, as configured.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Servers {
-    /// One server.
-    One(Address),
-    /// A master that sentinels monitor.
-    Sentinels {
-        /// Some of the sentinels, or all of them.
-        sentinels: Vec<Address>,
-        /// The name of the master in the configuration of the sentinels.
-        master: String,
-    },
-    /// A cluster.
-    Cluster {
-        /// Some of the nodes.
-        seeds: Vec<Address>,
-    },
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, RedisError, RedisResult, Value};
-use tokio::task::AbortHandle;
+use tokio::task::JoinSet;
 use turnlock_core::Moment;
 
 use crate::common::Common;
@@ -17,8 +17,8 @@ use turnlock_store::{Failure, Sent};
 /// One established connection.
 pub(crate) struct LiveConnection {
     pub(super) connection: MultiplexedConnection,
-    /// The task that drives the connection. Ended when the last user drops the connection.
-    driver: AbortHandle,
+    /// The task that drives the connection. It ends when the last user drops the connection.
+    _driver: JoinSet<()>,
     pub(super) number: u64,
     /// The epoch in which the endpoint was resolved.
     pub(super) epoch: u64,
@@ -67,9 +67,11 @@ impl LiveConnection {
         let info = common.access.connection_info();
         let (connection, driver) =
             MultiplexedConnection::new_with_config(&info, stream, config).await.map_err(connect_failed)?;
+        let mut driving = JoinSet::new();
+        driving.spawn_on(driver, &common.runtime);
         let live = Self {
             connection,
-            driver: common.runtime.spawn(driver).abort_handle(),
+            _driver: driving,
             number: common.next_connection_number(),
             epoch: resolved.epoch,
             last_reply: AtomicU64::new(clock::now().as_micros()),
@@ -120,25 +122,12 @@ impl LiveConnection {
     }
 }
 
-impl Drop for LiveConnection {
-    fn drop(&mut self) {
-        self.driver.abort();
-    }
-}
-
 /// The commands that set up a new connection, once the role of the server is checked.
 fn setup_commands(common: &Common, purpose: Purpose) -> Vec<Cmd> {
-    let mut cmds: Vec<_> =
-        common.access.client_name.iter().map(|name| command("CLIENT", "SETNAME", name)).collect();
+    let mut cmds: Vec<_> = common.access.client_name.iter().map(Cmd::client_setname).collect();
     if purpose == Purpose::Scripts {
         let texts = lua::all().map(|script| &script.text_for(common.server_mode).text);
-        cmds.extend(texts.map(|text| command("SCRIPT", "LOAD", text)));
+        cmds.extend(texts.map(|text| redis::cmd("SCRIPT").arg("LOAD").arg(text).take()));
     }
     cmds
-}
-
-fn command(command: &str, subcommand: &str, arg: &str) -> Cmd {
-    let mut cmd = redis::cmd(command);
-    cmd.arg(subcommand).arg(arg);
-    cmd
 }

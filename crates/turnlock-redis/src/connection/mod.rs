@@ -3,7 +3,6 @@
 mod live;
 
 use parking_lot::Mutex;
-use std::fmt;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,10 +18,11 @@ use tokio::time::timeout;
 
 pub(crate) use live::{LiveConnection, Purpose};
 
+use crate::access::Address;
 use crate::common::Common;
 use crate::endpoint::Endpoint;
 use crate::failure;
-use crate::reply::{Reply, RequestError};
+use crate::reply::Reply;
 use crate::script_call::{By, ScriptCall};
 use turnlock_store::{Failure, Sent};
 
@@ -56,17 +56,22 @@ const PING_LIMIT: Duration = Duration::from_secs(1);
 const ROLE_PERIOD: Duration = Duration::from_secs(3);
 
 impl Connection {
-    pub(crate) fn new(common: &Arc<Common>, endpoint: Endpoint, purpose: Purpose) -> Self {
-        Self {
+    pub(crate) fn new(common: &Arc<Common>, endpoint: Endpoint, purpose: Purpose) -> Arc<Self> {
+        Arc::new(Self {
             common: Arc::clone(common),
             endpoint,
             purpose,
-            live: Mutex::new(None),
-            attempt: Mutex::new(None),
-            was_connected: AtomicBool::new(false),
-            was_replica: AtomicBool::new(false),
-            left_replica: Notify::new(),
-        }
+            live: Mutex::default(),
+            attempt: Mutex::default(),
+            was_connected: AtomicBool::default(),
+            was_replica: AtomicBool::default(),
+            left_replica: Notify::default(),
+        })
+    }
+
+    /// Creates a connection for queries about the deployment, which the server at `address` replies to.
+    pub(crate) fn for_queries(common: &Arc<Common>, address: &Address) -> Arc<Self> {
+        Self::new(common, Endpoint::Fixed(address.clone()), Purpose::Discovery)
     }
 
     /// Sends a script call: by its hash, or by its text if the server does not know the script.
@@ -78,11 +83,11 @@ impl Connection {
         call: &ScriptCall,
         asking: bool,
         limit: Duration,
-    ) -> Result<Reply, RequestError> {
+    ) -> Result<Reply, Failure> {
         let live = self.live_within(limit).await?;
         let server_mode = self.common.server_mode;
         let outcome = self.send(&live, &call.cmd(By::Hash, server_mode), asking, limit).await;
-        if matches!(&outcome, Err(RequestError::Refused(error)) if failure::is_unknown_script(error)) {
+        if outcome.as_ref().is_err_and(failure::is_unknown_script) {
             // The server lost its scripts (SCRIPT FLUSH, a restart) and did nothing, so this does not repeat a step.
             let by_text = call.cmd(By::Text, server_mode);
             return Box::pin(self.send(&live, &by_text, asking, limit)).await;
@@ -91,7 +96,7 @@ impl Connection {
     }
 
     /// Sends a command that is not a script. `limit` is as for [`call`](Connection::call).
-    pub(crate) async fn command(self: &Arc<Self>, cmd: &Cmd, limit: Duration) -> Result<Reply, RequestError> {
+    pub(crate) async fn command(self: &Arc<Self>, cmd: &Cmd, limit: Duration) -> Result<Reply, Failure> {
         let live = self.live_within(limit).await?;
         self.send(&live, cmd, false, limit).await
     }
@@ -103,7 +108,7 @@ impl Connection {
         cmd: &Cmd,
         asking: bool,
         limit: Duration,
-    ) -> Result<Reply, RequestError> {
+    ) -> Result<Reply, Failure> {
         let sent = live.sent_now();
         let mut connection = live.connection.clone();
         if asking {
@@ -119,7 +124,7 @@ impl Connection {
     }
 
     /// Sends one request without a time limit, so that a slow reply does not close the connection.
-    pub(crate) async fn request(&self, live: &LiveConnection, cmd: &Cmd) -> Result<Reply, RequestError> {
+    pub(crate) async fn request(&self, live: &LiveConnection, cmd: &Cmd) -> Result<Reply, Failure> {
         let sent = live.sent_now();
         let mut connection = live.connection.clone();
         let reply = pin!(connection.send_packed_command(cmd).map(Ok));
@@ -132,7 +137,7 @@ impl Connection {
         live: &LiveConnection,
         cmds: &Pipeline,
         limit: Duration,
-    ) -> Result<Reply, RequestError> {
+    ) -> Result<Reply, Failure> {
         let sent = live.sent_now();
         let mut connection = live.connection.clone();
         let replies = connection.send_packed_commands(cmds, 0, cmds.len()).map_ok(Value::Array);
@@ -146,24 +151,24 @@ impl Connection {
         sent: Sent,
         limit: Duration,
         reply: Pin<&mut impl Future<Output = Result<RedisResult<Value>, Elapsed>>>,
-    ) -> Result<Reply, RequestError> {
+    ) -> Result<Reply, Failure> {
         let reply = match &self.endpoint {
             // Without `select!`: most requests take this path.
             Endpoint::Fixed(_) => reply.await,
-            Endpoint::Master(master) => tokio::select! {
+            Endpoint::Master(_) => tokio::select! {
                 reply = reply => reply,
                 // The reply of a demoted master is not awaited here, and discarded below.
-                () = master.wait_for_epoch_above(live.epoch) => {
+                () = Box::pin(self.endpoint.wait_until_moved(live.epoch)) => {
                     self.close(live);
-                    return Err(failure::demoted(sent).into());
+                    return Err(failure::demoted(sent));
                 }
             },
         };
         match reply {
-            Err(_) => Err(self.on_timeout(live, sent, limit).into()),
+            Err(_) => Err(self.on_timeout(live, sent, limit)),
             Ok(Ok(_)) if self.endpoint.has_moved_since(live.epoch) => {
                 self.close(live);
-                Err(failure::demoted(sent).into())
+                Err(failure::demoted(sent))
             }
             Ok(Ok(Value::ServerError(error))) => Err(self.classify(live, error.into(), sent)),
             Ok(Ok(value)) => {
@@ -175,17 +180,14 @@ impl Connection {
     }
 
     /// Classifies an error reply, or an error of the connection itself.
-    pub(crate) fn classify(&self, live: &LiveConnection, error: RedisError, sent: Sent) -> RequestError {
+    pub(crate) fn classify(&self, live: &LiveConnection, error: RedisError, sent: Sent) -> Failure {
         if failure::breaks_connection(&error) {
             self.was_replica.fetch_or(failure::is_replica_error(&error), Ordering::Relaxed);
             self.close(live);
         } else {
             live.record_reply();
         }
-        match error {
-            error if failure::is_reply(&error) => RequestError::Refused(error),
-            error => RequestError::Failed(failure::from_error(error, Some(sent))),
-        }
+        failure::from_error(error, Some(sent))
     }
 
     /// Handles a request that got no reply in time.
@@ -250,10 +252,6 @@ impl Connection {
             }
             self.close(&live);
         }
-        self.connect_new().await
-    }
-
-    async fn connect_new(&self) -> Result<(), Failure> {
         let open = |resolved| LiveConnection::open(&self.common, resolved, self.purpose);
         let live = Arc::new(self.endpoint.open(self.common.access.connect_limit, open).await?);
         *self.live.lock() = Some(Arc::clone(&live));
@@ -309,7 +307,7 @@ impl Connection {
         live.suspect.store(false, Ordering::Relaxed);
         let limit = self.common.access.connect_limit.min(PING_LIMIT);
         let outcome = self.send(live, &redis::cmd("PING"), false, limit).await;
-        matches!(outcome, Ok(_) | Err(RequestError::Refused(_)))
+        outcome.err().is_none_or(|failure| failure::error_reply(&failure).is_some())
     }
 
     /// Has the connection checked before its next use.
@@ -332,11 +330,5 @@ impl Connection {
             *live = None;
             tracing::warn!(connection = broken.number, endpoint = %self.endpoint, "connection lost");
         }
-    }
-}
-
-impl fmt::Debug for Connection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connection").field("endpoint", &self.endpoint.to_string()).finish_non_exhaustive()
     }
 }

@@ -10,7 +10,6 @@ mod probe;
 mod replication;
 mod rights;
 mod server_facts;
-mod server_probe;
 
 use futures_util::future::{BoxFuture, join_all, try_join_all};
 use turnlock_store::{ClientProfile, Examination, Failure, Finding, Level, ReleaseMessages, Topic};
@@ -18,8 +17,7 @@ use turnlock_store::{ClientProfile, Examination, Failure, Finding, Level, Releas
 use crate::Redis;
 use crate::store::Topology;
 use probe::Probe;
-use server_facts::ServerFacts;
-use server_probe::ServerProbe;
+use server_facts::{ServerFacts, ServerProbe};
 
 impl Examination for Redis {
     fn examine<'a>(

@@ -1,15 +1,14 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use futures_util::future::{BoxFuture, join_all};
-use turnlock_core::model::{AcquireOptions, Acquired, Claim, CounterOp, Released};
+use futures_util::future::join_all;
+use turnlock_core::model::{AcquireOptions, Claim, CounterOp, Step};
 use turnlock_core::{ClientId, Kind, Lease, LockName, OwnerId};
-use turnlock_store::{
-    ClientProfile, Failure, FailureKind, FairWaiter, ReleaseMessages, Renewal, StepOptions, StepReply, Store,
-};
+use turnlock_store::{ClientProfile, Failure, FailureKind, ReleaseMessages, StepOptions, Store};
 
-use super::server_probe::{ProbeError, ServerProbe};
+use super::server_facts::ServerProbe;
 use crate::acl::Primitive;
+use crate::steps;
 
 /// The shortest lease of a test lock. It is released at once; if that is denied, its lease ends soon.
 const LEASE: Duration = Duration::from_secs(5);
@@ -85,8 +84,9 @@ impl<'a> Probe<'a> {
     /// Deletes a key on the server that has it. Fails only if that is denied.
     async fn delete(&self, key: &str) -> Result<(), String> {
         for server in self.servers {
-            if let Err(ProbeError::Denied(why)) = server.send(redis::cmd("DEL").arg(key)).await {
-                return Err(why);
+            let outcome = server.send(redis::cmd("DEL").arg(key)).await;
+            if let Err(failure @ Failure { kind: FailureKind::Denied(_), .. }) = outcome {
+                return Err(failure.to_string());
             }
         }
         Ok(())
@@ -98,6 +98,16 @@ impl<'a> Probe<'a> {
             Kind::Permits => OwnerId::from_wire(&uuid::Uuid::new_v4().simple().to_string()),
             _ => self.owners.owner(self.next_owner.fetch_add(1, Ordering::Relaxed)),
         }
+    }
+
+    fn acquire(&self, claim: Claim, waits: bool) -> Step {
+        Step::Acquire(claim, AcquireOptions { lease: self.lease, waits, highest_token: 0 })
+    }
+
+    /// Performs a counter operation, then lets the store forget its request id.
+    fn perform(&self, name: &LockName, op: CounterOp) -> [Step; 2] {
+        let request = self.owner(Kind::Lock);
+        [Step::Perform(name.clone(), op, request.clone()), Step::Forget(name.clone(), request)]
     }
 }
 
@@ -130,152 +140,98 @@ impl ProbeRun<'_> {
     }
 
     async fn lock(&mut self, name: &LockName) -> ProbeOutcome {
-        let kind = name.kind();
-        let (holder, contender) = (self.probe.owner(kind), self.probe.owner(kind));
+        let (probe, kind) = (self.probe, name.kind());
+        let (holder, contender, next) = (probe.owner(kind), probe.owner(kind), probe.owner(kind));
+        let hold = |target| Claim::new(name, &holder, target);
         // Readers do not exclude each other, so the contender is a writer.
         let other = if kind == Kind::Read { name.with_kind(Kind::Write) } else { name.clone() };
-        self.acquire(Claim::new(name, &holder, 1), false).await?;
-        self.acquire(Claim::new(&other, &contender, 1), kind.publishes_releases()).await?;
+        let contend = |target| Claim::new(&other, &contender, target);
+        let mut steps =
+            vec![probe.acquire(hold(1), false), probe.acquire(contend(1), kind.publishes_releases())];
         if kind == Kind::Fair {
-            self.heartbeat(name, &contender).await?;
+            steps.push(Step::Heartbeat(name.clone(), contender.clone()));
         }
         if kind != Kind::Plain {
-            self.acquire(Claim::new(name, &holder, 2), false).await?;
-            self.release(Claim::new(name, &holder, 1)).await?;
+            steps.extend([probe.acquire(hold(2), false), Step::Release(hold(1))]);
         }
-        self.renew(name, &holder).await?;
-        self.inspect(name).await?;
+        steps.extend([Step::Renew(hold(1), Some(probe.lease)), Step::Inspect(name.clone())]);
+        self.run(steps).await?;
         let channel = if kind == Kind::Fair { name.for_waiter(&contender) } else { name.clone() };
-        let message = self.subscribe(&channel).await;
-        self.release(Claim::new(name, &holder, 0)).await?;
-        let notified = has_arrived(message).await;
-        self.release(Claim::new(&other, &contender, 0)).await?;
-        let next = self.probe.owner(kind);
-        self.acquire(Claim::new(name, &next, 1), false).await?;
-        self.step("force unlock", self.probe.store.force_unlock(name, self.probe.client.limit)).await?;
+        let notified = self.notifies(&channel, [Step::Release(hold(0))]).await?;
+        let regain = probe.acquire(Claim::new(name, &next, 1), false);
+        self.run([Step::Release(contend(0)), regain, Step::ForceUnlock(name.clone())]).await?;
         Ok(notified)
     }
 
     async fn semaphore(&mut self, name: &LockName) -> ProbeOutcome {
-        let kind = name.kind();
-        let (holder, contender) = (self.probe.owner(kind), self.probe.owner(kind));
-        self.perform(name, CounterOp::SetOnce(1)).await?;
-        self.acquire(Claim::new(name, &holder, 1), false).await?;
-        self.acquire(Claim::new(name, &contender, 1), true).await?;
+        let (probe, kind) = (self.probe, name.kind());
+        let (holder, contender) = (probe.owner(kind), probe.owner(kind));
+        let hold = |target| Claim::new(name, &holder, target);
+        let mut steps = probe.perform(name, CounterOp::SetOnce(1)).to_vec();
+        steps.push(probe.acquire(hold(1), false));
+        steps.push(probe.acquire(Claim::new(name, &contender, 1), true));
         if kind == Kind::Permits {
-            self.renew(name, &holder).await?;
-            self.perform(name, CounterOp::SetTotal(2)).await?;
+            steps.push(Step::Renew(hold(1), Some(probe.lease)));
+            steps.extend(probe.perform(name, CounterOp::SetTotal(2)));
         }
-        self.inspect(name).await?;
-        let message = self.subscribe(name).await;
-        self.release(Claim::new(name, &holder, 0)).await?;
-        let notified = has_arrived(message).await;
+        steps.push(Step::Inspect(name.clone()));
+        self.run(steps).await?;
+        let notified = self.notifies(name, [Step::Release(hold(0))]).await?;
         if kind == Kind::Semaphore {
-            self.forget(name, &holder).await?;
+            self.run([Step::Forget(name.clone(), holder.clone())]).await?;
         }
-        self.perform(name, CounterOp::Delete).await?;
+        self.run(probe.perform(name, CounterOp::Delete)).await?;
         Ok(notified)
     }
 
     async fn latch(&mut self, name: &LockName) -> ProbeOutcome {
-        self.perform(name, CounterOp::SetOnce(2)).await?;
-        self.perform(name, CounterOp::CountDown).await?;
-        self.inspect(name).await?;
-        let message = self.subscribe(name).await;
-        self.perform(name, CounterOp::CountDown).await?;
-        let notified = has_arrived(message).await;
-        self.perform(name, CounterOp::Delete).await?;
+        let perform = |op| self.probe.perform(name, op);
+        self.run(perform(CounterOp::SetOnce(2))).await?;
+        self.run(perform(CounterOp::CountDown)).await?;
+        self.run([Step::Inspect(name.clone())]).await?;
+        let notified = self.notifies(name, perform(CounterOp::CountDown)).await?;
+        self.run(perform(CounterOp::Delete)).await?;
         Ok(notified)
     }
 
-    async fn acquire(&mut self, claim: Claim, waits: bool) -> Result<Acquired, FailedStep> {
-        let options = AcquireOptions { lease: self.probe.lease, waits, highest_token: 0 };
-        self.step("acquire", self.probe.store.acquire(claim, options, self.step_options())).await
+    /// Runs steps of which one releases. Returns whether the message about it arrives, if its kind has one.
+    async fn notifies(&mut self, name: &LockName, steps: impl IntoIterator<Item = Step>) -> ProbeOutcome {
+        let has_messages = name.kind().publishes_releases();
+        let message =
+            if has_messages { Some(self.probe.messages.subscribe(name, MESSAGE_LIMIT).await) } else { None };
+        self.run(steps).await?;
+        let Some(message) = message else { return Ok(None) };
+        Ok(Some(tokio::time::timeout(MESSAGE_LIMIT, message).await.is_ok()))
     }
 
-    async fn release(&mut self, claim: Claim) -> Result<Released, FailedStep> {
-        self.step("release", self.probe.store.release(claim, self.probe.client.limit)).await
-    }
-
-    async fn renew(&mut self, name: &LockName, owner: &OwnerId) -> Result<(), FailedStep> {
-        let (name, owner, lease) = (name.clone(), owner.clone(), Some(self.probe.lease));
-        let renewal = Renewal { name, owner, permits: 1, lease };
-        self.batch("renew", self.probe.store.renew(&[renewal], self.step_options())).await
-    }
-
-    async fn heartbeat(&mut self, name: &LockName, owner: &OwnerId) -> Result<(), FailedStep> {
-        let waiter = FairWaiter { name: name.clone(), owner: owner.clone() };
-        let heartbeat = self.probe.store.heartbeat(&[waiter], self.probe.client.limit);
-        self.batch("heartbeat of a waiter", heartbeat).await
-    }
-
-    async fn inspect(&mut self, name: &LockName) -> Result<(), FailedStep> {
-        self.step("inspect", self.probe.store.inspect(name, self.probe.client.limit)).await.map(drop)
-    }
-
-    /// Performs a counter operation, then lets the store forget its request id.
-    async fn perform(&mut self, name: &LockName, op: CounterOp) -> Result<(), FailedStep> {
-        let request = self.probe.owner(Kind::Lock);
-        let step = match op {
-            CounterOp::SetOnce(_) => "set the count",
-            CounterOp::CountDown => "count down",
-            CounterOp::Delete => "delete",
-            _ => "change the count",
-        };
-        self.step(step, self.probe.store.perform(name, op, &request, self.probe.client.limit)).await?;
-        self.forget(name, &request).await
-    }
-
-    async fn forget(&mut self, name: &LockName, request: &OwnerId) -> Result<(), FailedStep> {
-        let forget = self.probe.store.forget(name, request, self.probe.client.limit);
-        self.step("forget a request id", forget).await
-    }
-
-    /// Subscribes to the messages about releases of a name, if its kind has them.
-    async fn subscribe(&self, name: &LockName) -> Option<BoxFuture<'static, ()>> {
-        let publishes = name.kind().publishes_releases();
-        if publishes { Some(self.probe.messages.subscribe(name, MESSAGE_LIMIT).await) } else { None }
-    }
-
-    fn step_options(&self) -> StepOptions {
-        StepOptions::of_engine(self.probe.client.limit, self.probe.client.replicas)
-    }
-
-    async fn step<T>(
-        &mut self,
-        step: &'static str,
-        call: impl Future<Output = Result<StepReply<T>, Failure>>,
-    ) -> Result<T, FailedStep> {
-        match call.await {
-            Ok(StepReply { value, .. }) => {
-                self.is_first = false;
-                Ok(value)
-            }
-            Err(failure) => {
-                let is_denied = matches!(failure.kind, FailureKind::Denied(_));
-                Err(self.failed(step, failure.to_string(), is_denied))
+    async fn run(&mut self, steps: impl IntoIterator<Item = Step>) -> Result<(), FailedStep> {
+        let Probe { store, client, .. } = self.probe;
+        for step in steps {
+            let (label, options) =
+                (steps::label(&step), StepOptions::of_engine(client.limit, client.replicas));
+            let outcome = if matches!(step, Step::Renew(..) | Step::Heartbeat(..)) {
+                let reply = store.call_batch(vec![step], options).await;
+                reply.map(|reply| reply.value.iter().all(Option::is_some))
+            } else {
+                store.call(step, options).await.map(|_| true)
+            };
+            match outcome {
+                Ok(true) => self.is_first = false,
+                // One line of a batch failed: on a name without other users, a right is missing then.
+                Ok(false) => {
+                    let why = "the reply does not name the denied command".to_owned();
+                    return Err(self.failed(label, why, true));
+                }
+                Err(failure) => {
+                    let is_denied = matches!(failure.kind, FailureKind::Denied(_));
+                    return Err(self.failed(label, failure.to_string(), is_denied));
+                }
             }
         }
-    }
-
-    /// Runs a batch. Fails if an item of it failed: on a name without other users, a right is missing then.
-    async fn batch<T>(
-        &mut self,
-        step: &'static str,
-        call: impl Future<Output = Result<StepReply<Vec<Option<T>>>, Failure>>,
-    ) -> Result<(), FailedStep> {
-        if self.step(step, call).await?.iter().all(Option::is_some) {
-            return Ok(());
-        }
-        Err(self.failed(step, "the reply does not name the denied command".to_owned(), true))
+        Ok(())
     }
 
     fn failed(&self, step: &'static str, why: String, is_denied: bool) -> FailedStep {
         FailedStep { step, why, is_denied, is_first: self.is_first }
     }
-}
-
-/// Waits for a message. Returns `true` if it arrives in time.
-async fn has_arrived(message: Option<BoxFuture<'static, ()>>) -> Option<bool> {
-    Some(tokio::time::timeout(MESSAGE_LIMIT, message?).await.is_ok())
 }

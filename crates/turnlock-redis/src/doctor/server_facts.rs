@@ -1,9 +1,40 @@
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use turnlock_store::{Finding, Level, Topic, clock};
+use redis::{Cmd, FromRedisValue, Value};
+use turnlock_store::{Failure, Finding, Level, Topic, clock};
 
-use super::server_probe::{ProbeError, ServerProbe};
+use crate::failure::error_reply;
+use crate::node::Node;
+
+/// The time limit for a reply. Long, because the doctor measures slow servers.
+const REPLY_LIMIT: Duration = Duration::from_secs(5);
+
+/// A server to which the doctor sends commands, over the connection that its locks use.
+pub(super) struct ServerProbe {
+    node: Arc<Node>,
+    /// The server's address, without a password.
+    pub(super) address: String,
+}
+
+impl ServerProbe {
+    pub(super) async fn new(node: Arc<Node>) -> Result<Self, Failure> {
+        let address = node.address().await?.to_string();
+        Ok(Self { node, address })
+    }
+
+    /// Sends one command and waits for its reply.
+    pub(super) async fn send(&self, cmd: &Cmd) -> Result<Value, Failure> {
+        self.node.connection.command(cmd, REPLY_LIMIT).await.map(|reply| reply.value)
+    }
+
+    /// Sends one command and decodes its reply. The error is a text for a finding.
+    pub(super) async fn read<T: FromRedisValue>(&self, cmd: &Cmd) -> Result<T, String> {
+        let value = self.send(cmd).await.map_err(|failure| failure.to_string())?;
+        redis::from_redis_value(value).map_err(|error| error.to_string())
+    }
+}
 
 /// The facts that were read from one server.
 ///
@@ -51,29 +82,19 @@ impl ServerFacts {
 
     /// Reports the facts that could not be read.
     pub(super) fn unread(&self) -> Vec<Finding> {
-        let unread = |why: Option<&String>, topic, what: &str, right: &str| {
-            let text = format!(
-                "{what} could not be read: {}. Grant {right}, or ask the server's administrator.",
-                why?
-            );
-            Some(Finding::new(Level::Unknown, topic, text))
+        let info = "Version, persistence, replication and eviction";
+        let config = "Settings of persistence, replication and connections";
+        let reads = [
+            (self.info.as_ref().err(), Topic::Server, info, "+info"),
+            (self.config.as_ref().err(), Topic::Server, config, "+config|get"),
+            (self.clock.as_ref().err(), Topic::Clock, "The clock", "+time"),
+        ];
+        let unread = |(why, topic, what, right): (Option<&String>, Topic, &str, &str)| {
+            let why = why?;
+            let remedy = format!("Grant {right}, or ask the server's administrator.");
+            Some(Finding::new(Level::Unknown, topic, format!("{what} could not be read: {why}. {remedy}")))
         };
-        let info = self.info.as_ref().err();
-        let config = self.config.as_ref().err();
-        let clock = self.clock.as_ref().err();
-        [
-            unread(info, Topic::Server, "Version, persistence, replication and eviction", "+info"),
-            unread(
-                config,
-                Topic::Server,
-                "Settings of persistence, replication and connections",
-                "+config|get",
-            ),
-            unread(clock, Topic::Clock, "The clock", "+time"),
-        ]
-        .into_iter()
-        .flatten()
-        .collect()
+        reads.into_iter().filter_map(unread).collect()
     }
 }
 
@@ -88,7 +109,7 @@ async fn config(server: &ServerProbe) -> Result<Fields, String> {
 }
 
 async fn clock(server: &ServerProbe) -> Result<ClockSample, String> {
-    let mut best: Option<ClockSample> = None;
+    let mut samples = Vec::new();
     for _ in 0..CLOCK_SAMPLES {
         let before = clock::wall_micros();
         let start = Instant::now();
@@ -96,11 +117,9 @@ async fn clock(server: &ServerProbe) -> Result<ClockSample, String> {
         let doubt_micros = i64::try_from((start.elapsed() / 2).as_micros()).unwrap_or(i64::MAX);
         let here = i64::try_from(before).unwrap_or(i64::MAX).saturating_add(doubt_micros);
         let there = seconds.saturating_mul(1_000_000).saturating_add(micros);
-        let sample = ClockSample { ahead_micros: there.saturating_sub(here), doubt_micros };
-        if best.is_none_or(|best| sample.doubt_micros < best.doubt_micros) {
-            best = Some(sample);
-        }
+        samples.push(ClockSample { ahead_micros: there.saturating_sub(here), doubt_micros });
     }
+    let best = samples.into_iter().min_by_key(|sample| sample.doubt_micros);
     best.ok_or_else(|| "the clock was not read".to_owned())
 }
 
@@ -109,11 +128,9 @@ async fn round_trips(server: &ServerProbe) -> Result<Vec<Duration>, String> {
     for _ in 0..ROUND_TRIPS {
         let start = Instant::now();
         match server.send(&redis::cmd("PING")).await {
+            Err(failure) if error_reply(&failure).is_none() => return Err(failure.to_string()),
             // An error reply measures the round trip as well.
-            Ok(_) | Err(ProbeError::Denied(_) | ProbeError::Refused(_)) => {
-                round_trips.push(start.elapsed());
-            }
-            Err(ProbeError::NoReply(text)) => return Err(text),
+            Ok(_) | Err(_) => round_trips.push(start.elapsed()),
         }
     }
     Ok(round_trips)

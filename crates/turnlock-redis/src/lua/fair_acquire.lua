@@ -20,36 +20,29 @@ local lock, queue, deadlines, heartbeats = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local owner, target, lease, waits = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
 local head = purge(lock, queue, deadlines, heartbeats, owner)
-local ttl = redis.call('pttl', lock)
-if ttl ~= -2 and redis.call('hget', lock, owner) then
+local refusal, ttl, count = check(lock, owner, target)
+if refusal == -3 or failed(refusal) then
+  return refusal
+end
+if count then
   -- A holder needs no position in the queue.
-  return acquire(lock, owner, target, lease)
-end
-if target ~= '1' then
-  return -3
-end
-local failure = ttl ~= -2 and not_a_lock(lock)
-if failure then
-  return failure
+  return grant(lock, owner, target, lease, ttl, count)
 end
 
 if ttl == -2 and (not head or head == owner) then
-  redis.call('hset', lock, owner, 1)
-  local result = redis.pcall('pexpire', lock, lease)
-  if head and type(result) ~= 'table' then
-    result = redis.pcall('lpop', queue)
+  local failure = grant(lock, owner, target, lease, ttl, count)
+  if failure or not head then
+    return failure
   end
-  if type(result) == 'table' then
-    -- A user without permission for either command must not leave a lock that never expires or blocks the
-    -- queue.
+  local popped = redis.pcall('lpop', queue)
+  if failed(popped) then
+    -- A user without permission for it must not leave a lock that blocks the queue.
     redis.call('hdel', lock, owner)
-    return result
+    return popped
   end
-  if head then
-    redis.pcall('zrem', deadlines, owner)
-    redis.pcall('hdel', heartbeats, owner)
-    reduce_deadlines(queue, deadlines, 0, WAIT_TIMEOUT)
-  end
+  redis.pcall('zrem', deadlines, owner)
+  redis.pcall('hdel', heartbeats, owner)
+  reduce_deadlines(queue, deadlines, 0, WAIT_TIMEOUT)
   return nil
 end
 
@@ -58,7 +51,7 @@ if waits == '1' then
     record_heartbeat(heartbeats, owner)
   else
     -- The first write is one that the server refuses when it is out of memory, before anything is changed.
-    redis.call('hset', heartbeats, owner, decimal(now()))
+    redis.call('hset', heartbeats, owner, decimal(now_in_ms()))
     redis.call('pexpire', heartbeats, HEARTBEATS_TTL)
     redis.call('lrem', queue, 0, owner)
     local tail = redis.call('lindex', queue, -1)

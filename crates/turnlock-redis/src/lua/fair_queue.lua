@@ -1,4 +1,4 @@
--- Shared by the scripts of the fair lock: its queue.
+-- Shared by the scripts of the fair lock, after common.lua: its queue.
 --
 -- queue       Redisson's list of owners; the head is next
 -- deadlines   Redisson's sorted set, owner -> epoch in ms. Redisson removes a head whose deadline has
@@ -8,20 +8,6 @@
 local WAIT_TIMEOUT = 300000 -- added to the deadlines behind each waiter: Redisson's fairLockWaitTimeout
 local DEAD_AFTER = 4000 -- age of the last heartbeat at which a waiter of turnlock counts as dead
 local HEARTBEATS_TTL = 600000 -- expiry of the heartbeats after the last write
-
-local function decimal(number)
-  return string.format('%.0f', number)
-end
-
-local time_read
--- This server's time in ms. Read on first use: a lock without a queue does not need it.
-local function now()
-  if not time_read then
-    local time = redis.call('time')
-    time_read = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
-  end
-  return time_read
-end
 
 -- Subtracts what departed waiters had added from the deadlines of the waiters behind them, from index `from`
 -- on. XX: a waiter without a deadline gets none. A refusal, as of ZADD when the server is out of memory, does
@@ -50,16 +36,16 @@ local function purge(lock, queue, deadlines, heartbeats, except)
     local deadline = redis.call('zscore', deadlines, head)
     local heartbeat = redis.call('hget', heartbeats, head)
     if heartbeat then
-      local age = now() - (tonumber(heartbeat) or 0)
+      local age = now_in_ms() - (tonumber(heartbeat) or 0)
       if age < 0 then
         -- The clock was set back: the age counts from now on, not from when the clock has caught up.
-        redis.pcall('hset', heartbeats, head, decimal(now()))
+        redis.pcall('hset', heartbeats, head, decimal(now_in_ms()))
       end
       if age <= DEAD_AFTER then
         break
       end
       expired_ours = expired_ours + 1
-    elseif deadline and tonumber(deadline) > now() then
+    elseif deadline and tonumber(deadline) > now_in_ms() then
       break
     end
     redis.call('lpop', queue)
@@ -78,14 +64,14 @@ end
 -- first.
 local function deadline_behind(lock, deadlines, predecessor)
   local deadline = predecessor and redis.call('zscore', deadlines, predecessor)
-  return (tonumber(deadline) or now() + math.max(redis.call('pttl', lock), 0)) + WAIT_TIMEOUT
+  return (tonumber(deadline) or now_in_ms() + math.max(redis.call('pttl', lock), 0)) + WAIT_TIMEOUT
 end
 
 -- Records a heartbeat. PEXPIRE comes first: it is allowed when the server is out of memory, and a script that
 -- has written may continue. So waiters keep their positions then.
 local function record_heartbeat(heartbeats, owner)
   local exists = redis.call('pexpire', heartbeats, HEARTBEATS_TTL)
-  redis.call('hset', heartbeats, owner, decimal(now()))
+  redis.call('hset', heartbeats, owner, decimal(now_in_ms()))
   if exists == 0 then
     redis.call('pexpire', heartbeats, HEARTBEATS_TTL)
   end
@@ -94,7 +80,6 @@ end
 -- Publishes to one waiter that it should retry. Returns the number of receivers, or -2 if the user may not
 -- publish.
 local function notify(channel, waiter)
-  local receivers = redis.pcall(PUBLISH, channel .. ':' .. waiter, '0')
-  return type(receivers) == 'table' and -2 or receivers
+  return publish(channel .. ':' .. waiter, '0')
 end
 

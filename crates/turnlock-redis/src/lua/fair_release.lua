@@ -28,16 +28,15 @@ end
 
 local was_held = redis.call('hdel', lock, owner) == 1
 local position = head and redis.call('lpos', queue, owner)
+if position or not was_held then
+  -- Without a position: remains of a waiter that Redisson removed from the queue.
+  redis.call('zrem', deadlines, owner)
+  redis.call('hdel', heartbeats, owner)
+end
 if position then
   redis.call('lrem', queue, 0, owner)
   head = redis.call('lindex', queue, 0)
-  redis.call('zrem', deadlines, owner)
-  redis.call('hdel', heartbeats, owner)
   reduce_deadlines(queue, deadlines, position, WAIT_TIMEOUT)
-elseif not was_held then
-  -- Remains of a waiter that Redisson removed from the queue.
-  redis.call('zrem', deadlines, owner)
-  redis.call('hdel', heartbeats, owner)
 end
 
 if was_held then

@@ -18,19 +18,10 @@
 local lock, token_key = KEYS[1], KEYS[2]
 local owner, target, lease, highest = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 
-local ttl = redis.call('pttl', lock)
-local count = ttl ~= -2 and redis.call('hget', lock, owner)
-if not count then
-  if target ~= '1' then
-    return -3
-  end
-  if ttl ~= -2 then
-    return not_a_lock(lock) or ttl
-  end
-elseif not tonumber(count) then
-  return redis.error_reply('CORRUPT a hash with a hold count that is not a number')
+local refusal, ttl, count = check(lock, owner, target)
+if refusal then
+  return refusal
 end
-
 local last = redis.call('get', token_key)
 if last and not string.match(last, '^%d+$') or tonumber(last or 0) >= 9007199254740000 then
   return redis.error_reply('CORRUPT a fencing token that is not a number')
@@ -39,16 +30,4 @@ local time = redis.call('time')
 local token = math.max(tonumber(last or 0) + 1, tonumber(time[1]) * 1000000 + tonumber(time[2]), highest + 1)
 local text = string.format('%.0f', token)
 redis.call('set', token_key, text)
-
-if not count or tonumber(count) < tonumber(target) then
-  redis.call('hset', lock, owner, target)
-end
-if ttl < tonumber(lease) then
-  local expiry = redis.pcall('pexpire', lock, lease)
-  if type(expiry) == 'table' and ttl == -2 then
-    -- A user without permission to set an expiry must not leave a lock that never expires.
-    redis.call('hdel', lock, owner)
-    return expiry
-  end
-end
-return { text }
+return grant(lock, owner, target, lease, ttl, count) or { text }

@@ -10,35 +10,23 @@
 --        count_down  the new count, at least zero
 --        delete      1 deleted, 0 there was no count
 --
--- Idempotent: the reply is recorded, and a copy of the request gets it without any effect. GET fails on a key
--- of another type before anything is written.
-local latch, record, op, number, channel = KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3]
+-- Idempotent: the reply is recorded, and a copy of the request gets it without any effect.
+local latch, number = KEYS[1], ARGV[2]
 
-local text = redis.call('get', latch)
-local recorded = redis.call('get', record)
-if recorded then
-  return tonumber(recorded)
-end
-local count = parse_integer(text)
-if text and not count and op ~= 'delete' then
-  return redis.error_reply('CORRUPT a count that cannot be counted')
-end
-
-local step
-if op == 'set_once' then
-  step = text and { reply = 0 } or { reply = 1, command = { 'set', latch, number }, message = '1' }
-elseif op == 'count_down' then
-  step = { reply = 0, must_succeed = true }
-  if text then
-    local left = count - 1
-    step.reply = math.max(left, 0)
-    step.command = left > 0 and { 'decr', latch } or { 'del', latch }
-    step.message = left == 0 and '0' or nil
+return perform('a latch', 'a count that cannot be counted', function(op, text, count)
+  if op == 'set_once' then
+    return text and { reply = 0 } or { reply = 1, command = { 'set', latch, number }, message = '1' }
+  elseif op == 'count_down' then
+    local left = (count or 0) - 1
+    local step = { reply = math.max(left, 0), must_succeed = true }
+    if text then
+      step.command = left > 0 and { 'decr', latch } or { 'del', latch }
+      step.message = left == 0 and '0'
+    end
+    return step
+  elseif op == 'delete' then
+    local step = text and { reply = 1, command = { 'del', latch }, message = '1' } or { reply = 0 }
+    step.must_succeed = true
+    return step
   end
-elseif op == 'delete' then
-  step = text and { reply = 1, command = { 'del', latch }, message = '1' } or { reply = 0 }
-  step.must_succeed = true
-else
-  return redis.error_reply('UNSUPPORTED a latch has no step ' .. op)
-end
-return finish(record, channel, step)
+end)

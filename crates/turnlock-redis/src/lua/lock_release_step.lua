@@ -21,10 +21,7 @@ local function release(lock, owner, target, channel)
       return 0
     end
     local receivers = redis.pcall(PUBLISH, channel, '0')
-    if type(receivers) == 'table' then
-      return -2
-    end
-    return receivers
+    return type(receivers) == 'table' and -2 or receivers
   end
 
   local count = redis.call('hget', lock, owner)

@@ -51,16 +51,14 @@ pub(crate) struct Script {
     pub(crate) standalone: ScriptText,
     sharded: ScriptText,
     pub(crate) action: Action,
-    /// The name of this step in a batch; `None` if it cannot be batched.
+    /// The name of this step in `batch.lua`; `None` if it cannot be batched.
     pub(crate) batch_step: Option<&'static str>,
 }
 
 impl Script {
-    fn new(file: &str, source: &str) -> Self {
-        let (_, action) = ACTIONS.iter().find(|(end, _)| file.ends_with(end)).copied().unzip();
-        let (_, batch_step) = BATCH_STEPS.iter().find(|(step, _)| file.ends_with(step)).copied().unzip();
+    fn new(action: Action, batch_step: Option<&'static str>, source: &str) -> Self {
         let (standalone, sharded) = (ScriptText::new("publish", source), ScriptText::new("spublish", source));
-        Self { standalone, sharded, action: action.unwrap_or(Action::Other), batch_step }
+        Self { standalone, sharded, action, batch_step }
     }
 
     pub(crate) fn text_for(&self, mode: ServerMode) -> &ScriptText {
@@ -83,19 +81,6 @@ pub(crate) enum Action {
     /// Nothing to a lock.
     Other,
 }
-
-/// The ends of file names, and what such a script does.
-const ACTIONS: [(&str, Action); 9] = [
-    ("_acquire", Action::Acquire),
-    ("_release", Action::Release),
-    ("_renew", Action::Renew),
-    ("_force_unlock", Action::ForceUnlock),
-    ("_unlock_after", Action::SetLease),
-    ("_heartbeat", Action::Heartbeat),
-    ("_perform", Action::Perform),
-    ("_forget", Action::Forget),
-    ("_inspect", Action::Inspect),
-];
 
 impl Action {
     /// Returns `true` if it ends holds, so that waiters must be notified.
@@ -124,17 +109,13 @@ impl Action {
     }
 }
 
-/// The steps that can be batched: the end of the file name, and the name of the step in `batch.lua`.
-const BATCH_STEPS: [(&str, &str); 4] =
-    [("lock_acquire", "a"), ("lock_release", "r"), ("plain_acquire", "pa"), ("plain_release", "pr")];
-
-/// Defines each script by the files that it is made of.
+/// Defines each script: what it does, its name in a batch if it has one, and the files that it is made of.
 macro_rules! scripts {
-    ($($name:ident = $($file:literal)+;)*) => {
+    ($($name:ident: $action:ident $(as $step:literal)? = $($file:literal)+;)*) => {
         $(pub(crate) static $name: LazyLock<Script> =
             LazyLock::new(|| {
                 let source = concat!($(include_str!(concat!($file, ".lua"))),+);
-                Script::new(concat!($($file),+), source)
+                Script::new(Action::$action, None$(.or(Some($step)))?, source)
             });)*
 
         /// Returns all scripts, which are loaded when a connection is made.
@@ -146,47 +127,47 @@ macro_rules! scripts {
 
 // All files but the last are shared by several scripts.
 scripts! {
-    LOCK_ACQUIRE = "lock_shape" "lock_acquire_step" "lock_acquire";
-    LOCK_RELEASE = "lock_release_step" "lock_release";
-    BATCH = "lock_shape" "lock_acquire_step" "lock_release_step" "plain_acquire_step" "plain_release_step" "batch";
-    LOCK_RENEW = "lines" "lock_renew";
-    LOCK_UNLOCK_AFTER = "lock_unlock_after";
-    LOCK_FORCE_UNLOCK = "lock_force_unlock";
-    LOCK_INSPECT = "lock_inspect";
-    FENCED_ACQUIRE = "lock_shape" "fenced_acquire";
-    FAIR_ACQUIRE = "lock_shape" "lock_acquire_step" "fair_queue" "fair_acquire";
-    FAIR_RELEASE = "lock_release_step" "fair_queue" "fair_release";
-    FAIR_UNLOCK_AFTER = "fair_queue" "fair_unlock_after";
-    FAIR_HEARTBEAT = "lines" "fair_queue" "fair_heartbeat";
-    FAIR_FORCE_UNLOCK = "fair_queue" "fair_force_unlock";
-    FAIR_INSPECT = "fair_inspect";
-    PLAIN_ACQUIRE = "plain_acquire_step" "plain_acquire";
-    PLAIN_RELEASE = "plain_release_step" "plain_release";
-    PLAIN_RENEW = "lines" "plain_renew";
-    PLAIN_UNLOCK_AFTER = "plain_unlock_after";
-    PLAIN_FORCE_UNLOCK = "plain_force_unlock";
-    PLAIN_INSPECT = "plain_inspect";
-    SEMAPHORE_ACQUIRE = "requests" "semaphore_acquire";
-    SEMAPHORE_RELEASE = "requests" "semaphore_release";
-    SEMAPHORE_PERFORM = "requests" "semaphore_perform";
-    SEMAPHORE_INSPECT = "semaphore_inspect";
-    PERMITS_ACQUIRE = "requests" "permits" "permits_acquire";
-    PERMITS_RELEASE = "requests" "permits" "permits_release";
-    PERMITS_RENEW = "lines" "requests" "permits" "permits_renew";
-    PERMITS_UNLOCK_AFTER = "requests" "permits" "permits_unlock_after";
-    PERMITS_PERFORM = "requests" "permits" "permits_perform";
-    PERMITS_INSPECT = "requests" "permits" "permits_inspect";
-    LATCH_PERFORM = "requests" "latch_perform";
-    REQUEST_FORGET = "request_forget";
-    KEY_PROBE = "key_probe";
-    CLIENT_RECORD_WRITE = "client_record_write";
-    CLIENT_RECORD_READ = "client_record_read";
-    READ_ACQUIRE = "lock_shape" "read_write_holds" "read_acquire";
-    READ_RELEASE = "read_write_holds" "read_release";
-    WRITE_ACQUIRE = "lock_shape" "read_write_holds" "write_acquire";
-    WRITE_RELEASE = "read_write_holds" "write_release";
-    READ_WRITE_RENEW = "lines" "read_write_holds" "read_write_renew";
-    READ_WRITE_UNLOCK_AFTER = "read_write_holds" "read_write_unlock_after";
-    READ_WRITE_FORCE_UNLOCK = "read_write_holds" "read_write_force_unlock";
-    READ_WRITE_INSPECT = "read_write_holds" "read_write_inspect";
+    LOCK_ACQUIRE: Acquire as "a" = "lock_shape" "lock_acquire_step" "lock_acquire";
+    LOCK_RELEASE: Release as "r" = "lock_release_step" "lock_release";
+    BATCH: Other =
+        "lock_shape" "lock_acquire_step" "lock_release_step" "plain_acquire_step" "plain_release_step" "batch";
+    LOCK_RENEW: Renew = "lock_hold" "lines" "renew";
+    LOCK_UNLOCK_AFTER: SetLease = "lock_hold" "lock_waiters" "unlock_after";
+    LOCK_FORCE_UNLOCK: ForceUnlock = "lock_waiters" "force_unlock";
+    LOCK_INSPECT: Inspect = "lock_inspect";
+    FENCED_ACQUIRE: Acquire = "lock_shape" "lock_acquire_step" "fenced_acquire";
+    FAIR_ACQUIRE: Acquire = "common" "lock_shape" "lock_acquire_step" "fair_queue" "fair_acquire";
+    FAIR_RELEASE: Release = "common" "lock_release_step" "fair_queue" "fair_release";
+    FAIR_UNLOCK_AFTER: SetLease = "common" "fair_queue" "lock_hold" "fair_waiters" "unlock_after";
+    FAIR_HEARTBEAT: Heartbeat = "common" "lines" "fair_queue" "fair_heartbeat";
+    FAIR_FORCE_UNLOCK: ForceUnlock = "common" "fair_queue" "fair_waiters" "force_unlock";
+    PLAIN_ACQUIRE: Acquire as "pa" = "plain_acquire_step" "plain_acquire";
+    PLAIN_RELEASE: Release as "pr" = "plain_release_step" "plain_release";
+    PLAIN_RENEW: Renew = "plain_hold" "lines" "renew";
+    PLAIN_UNLOCK_AFTER: SetLease = "plain_hold" "lock_waiters" "unlock_after";
+    PLAIN_FORCE_UNLOCK: ForceUnlock = "plain_force_unlock";
+    PLAIN_INSPECT: Inspect = "plain_inspect";
+    SEMAPHORE_ACQUIRE: Acquire = "common" "requests" "semaphore_acquire";
+    SEMAPHORE_RELEASE: Release = "common" "requests" "semaphore_release";
+    SEMAPHORE_PERFORM: Perform = "common" "requests" "semaphore_perform";
+    SEMAPHORE_INSPECT: Inspect = "semaphore_inspect";
+    PERMITS_ACQUIRE: Acquire = "common" "requests" "permits" "permits_acquire";
+    PERMITS_RELEASE: Release = "common" "requests" "permits" "permits_release";
+    PERMITS_RENEW: Renew = "common" "lines" "requests" "permits" "permits_renew";
+    PERMITS_UNLOCK_AFTER: SetLease = "common" "requests" "permits" "permits_unlock_after";
+    PERMITS_PERFORM: Perform = "common" "requests" "permits" "permits_perform";
+    PERMITS_INSPECT: Inspect = "common" "requests" "permits" "permits_inspect";
+    LATCH_PERFORM: Perform = "common" "requests" "latch_perform";
+    REQUEST_FORGET: Forget = "request_forget";
+    KEY_PROBE: Other = "key_probe";
+    CLIENT_RECORD_WRITE: Other = "client_record_write";
+    CLIENT_RECORD_READ: Other = "client_record_read";
+    READ_ACQUIRE: Acquire = "common" "lock_shape" "read_write_holds" "read_acquire";
+    READ_RELEASE: Release = "common" "read_write_holds" "read_release";
+    WRITE_ACQUIRE: Acquire = "common" "lock_shape" "read_write_holds" "write_acquire";
+    WRITE_RELEASE: Release = "common" "read_write_holds" "write_release";
+    READ_WRITE_RENEW: Renew = "common" "lines" "read_write_holds" "read_write_renew";
+    READ_WRITE_UNLOCK_AFTER: SetLease = "common" "read_write_holds" "read_write_unlock_after";
+    READ_WRITE_FORCE_UNLOCK: ForceUnlock = "common" "read_write_holds" "read_write_force_unlock";
+    READ_WRITE_INSPECT: Inspect = "common" "read_write_holds" "read_write_inspect";
 }

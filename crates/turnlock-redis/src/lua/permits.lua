@@ -9,11 +9,6 @@ local NO_EXPIRY = 922337203685477
 -- Ids per command. Lua's unpack is limited to some thousand values.
 local CHUNK = 1000
 
-local function now_in_ms()
-  local time = redis.call('time')
-  return tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
-end
-
 -- Returns `count` ids from the arguments, starting at index `from`.
 local function ids_from(arguments, from, count)
   local ids = {}
@@ -35,7 +30,8 @@ local function expiries_of(taken, ids)
   return expiries
 end
 
--- Sets the expiry of permits; `condition` is an option of ZADD. Also works when the server is out of memory,
+-- Sets the expiry of permits; `condition` is an option of ZADD: GT takes permits or extends them, and never
+-- shortens a remaining lease. Also works when the server is out of memory,
 -- so that no hold is lost for lack of it: the server then refuses ZADD, but only as the first write of a
 -- script. ZREM of an id that does not exist needs no memory and counts as such a write. An acquire of new
 -- permits decrements their number before, and is refused there.
@@ -63,11 +59,6 @@ local function set_expiry(taken, ids, expiry, condition)
     redis.call('zadd', taken, 'XX', decimal(first + 1), ids[1])
     redis.call('zadd', taken, 'XX', decimal(first), ids[1])
   end
-end
-
--- Takes permits, or extends them: never shortens a remaining lease.
-local function take(taken, ids, expiry)
-  set_expiry(taken, ids, expiry, 'GT')
 end
 
 local function remove(taken, ids)

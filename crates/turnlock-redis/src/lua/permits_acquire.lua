@@ -23,7 +23,7 @@ end
 local text = redis.call('get', permits)
 local free = parse_integer(text)
 if text and not free then
-  return redis.error_reply('CORRUPT a number of permits that cannot be counted')
+  return corrupt(NOT_PERMITS)
 end
 
 local now = now_in_ms()
@@ -60,7 +60,7 @@ else
   if #missing > 0 then
     free = redis.call('decrby', permits, #missing)
   end
-  local ok, failure = pcall(take, taken, ids, now + lease)
+  local ok, failure = pcall(set_expiry, taken, ids, now + lease, 'GT')
   if not ok then
     -- A user without permission to write to the set must not use up the number.
     if #missing > 0 then
@@ -75,6 +75,6 @@ else
   end
 end
 if reclaimed > 0 then
-  redis.pcall(PUBLISH, channel, decimal(free))
+  publish(channel, decimal(free))
 end
 return reply

@@ -19,10 +19,8 @@ local holders = {}
 local active = redis.call('zrangebyscore', taken, '(' .. decimal(now), '+inf', 'WITHSCORES')
 for i = 1, #active, 2 do
   local expiry = tonumber(active[i + 1])
-  holders[#holders + 1] = hexadecimal(active[i])
-  holders[#holders + 1] = '1'
-  holders[#holders + 1] = 'p'
-  holders[#holders + 1] = expiry < NO_EXPIRY and decimal(expiry - now) or ''
+  local remaining = expiry < NO_EXPIRY and decimal(expiry - now) or ''
+  holders[#holders + 1] = { hexadecimal(active[i]), '1', 'p', remaining }
 end
 local number = redis.call('get', permits) or ''
 local free = parse_integer(number)

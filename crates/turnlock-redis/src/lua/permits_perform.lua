@@ -13,43 +13,29 @@
 --
 -- Idempotent: the reply is recorded, and a copy of the request gets it without any effect. GET and ZCARD fail
 -- on keys of another type before anything is written.
-local permits, record, taken = KEYS[1], KEYS[2], KEYS[3]
-local op, number, channel = ARGV[1], ARGV[2], ARGV[3]
-
-local text = redis.call('get', permits)
+local permits, taken, number = KEYS[1], KEYS[3], ARGV[2]
 local taken_count = redis.call('zcard', taken)
-local recorded = redis.call('get', record)
-if recorded then
-  return tonumber(recorded)
-end
-local free = parse_integer(text)
-if text and not free and op ~= 'delete' then
-  return redis.error_reply('CORRUPT a number of permits that cannot be counted')
-end
-local function expired()
-  return redis.call('zcount', taken, 0, decimal(now_in_ms()))
+
+-- The step that sets the number to `free`, or adds to it with INCRBY.
+local function change(command, argument, free, message)
+  local expired = redis.call('zcount', taken, 0, decimal(now_in_ms()))
+  return { reply = free + expired, command = command and { command, permits, argument }, message = message }
 end
 
-local step
-if op == 'set_once' then
-  step = text and { reply = 0 } or { reply = 1, command = { 'set', permits, number }, message = number }
-elseif op == 'add' then
-  local delta = tonumber(number)
-  step = { reply = (free or 0) + delta + expired(), command = { 'incrby', permits, number } }
-  step.message = delta > 0 and number or nil
-elseif op == 'set_total' and not text then
-  step = { reply = tonumber(number) + expired(), command = { 'set', permits, number }, message = number }
-elseif op == 'set_total' then
-  local delta = tonumber(number) - (free + taken_count)
-  step = { reply = free + delta + expired() }
-  if delta ~= 0 then
-    step.command = { 'incrby', permits, decimal(delta) }
-    step.message = number
+return perform('a permit semaphore', NOT_PERMITS, function(op, text, free)
+  if op == 'set_once' then
+    return text and { reply = 0 } or { reply = 1, command = { 'set', permits, number }, message = number }
+  elseif op == 'add' then
+    local delta = tonumber(number)
+    return change('incrby', number, (free or 0) + delta, delta > 0 and number)
+  elseif op == 'set_total' and not text then
+    return change('set', number, tonumber(number), number)
+  elseif op == 'set_total' then
+    local delta = tonumber(number) - (free + taken_count)
+    local is_new = delta ~= 0
+    return change(is_new and 'incrby', decimal(delta), free + delta, is_new and number)
+  elseif op == 'delete' then
+    local exists = text or taken_count > 0
+    return { reply = exists and 1 or 0, command = exists and { 'del', permits, taken }, must_succeed = true }
   end
-elseif op == 'delete' then
-  step = (text or taken_count > 0) and { reply = 1, command = { 'del', permits, taken } } or { reply = 0 }
-  step.must_succeed = true
-else
-  return redis.error_reply('UNSUPPORTED a permit semaphore has no step ' .. op)
-end
-return finish(record, channel, step)
+end)

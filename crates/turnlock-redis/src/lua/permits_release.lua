@@ -30,7 +30,7 @@ end
 
 local text = redis.call('get', permits)
 if text and not parse_integer(text) then
-  return redis.error_reply('CORRUPT a number of permits that cannot be counted')
+  return corrupt(NOT_PERMITS)
 end
 remove(taken, ids)
 if not text then
@@ -45,11 +45,8 @@ if failed(free) then
   end
   return free
 end
-local receivers = redis.pcall(PUBLISH, channel, decimal(free))
+local receivers = publish(channel, decimal(free))
 if held < #ids then
   return nil
-end
-if failed(receivers) then
-  return -2
 end
 return receivers

@@ -20,7 +20,7 @@ local function renew(taken, ids, lease)
     longest = math.max(longest, expiry)
   end
   if lease > 0 then
-    take(taken, ids, now + lease)
+    set_expiry(taken, ids, now + lease, 'GT')
     return renewed(longest - now, lease)
   end
   return 1

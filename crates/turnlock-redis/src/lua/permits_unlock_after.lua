@@ -22,6 +22,6 @@ end
 set_expiry(taken, ids, now + lease, 'XX')
 if is_shorter then
   -- The message is the number of waiters that should retry: Redisson wakes no more than that.
-  redis.pcall(PUBLISH, channel, decimal(#ids))
+  publish(channel, decimal(#ids))
 end
 return 1

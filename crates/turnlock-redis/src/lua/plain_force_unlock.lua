@@ -1,6 +1,7 @@
 -- Deletes the value of any owner.
 --
 -- KEYS[1]  lock
+-- ARGV[1]  '': nothing is published
 --
 -- Reply: 1 deleted, 0 it did not exist
 --

@@ -46,8 +46,8 @@ if count then
         extend(key, ttls[number], lease)
       end
     end
-    local expiry = extend_or_touch(lock, ttl, math.max(lease, remaining))
-    return type(expiry) == 'table' and expiry or nil
+    extend_or_touch(lock, ttl, math.max(lease, remaining))
+    return nil
   end
 end
 
@@ -68,16 +68,11 @@ end
 
 -- The hold key expires by itself, so it may exist before its field.
 redis.call('set', hold_key(prefix, owner, 1), '1', 'PX', lease)
-local result
-if mode then
-  result = redis.pcall('hset', lock, owner, 1)
-else
-  result = redis.pcall('hset', lock, 'mode', 'read', owner, 1)
+local result = redis.pcall('hset', lock, 'mode', mode or 'read', owner, 1)
+if not failed(result) and (not mode or ttl >= 0 and ttl < lease) then
+  result = redis.pcall('pexpire', lock, decimal(lease))
 end
-if type(result) ~= 'table' then
-  result = mode and extend(lock, ttl, lease) or expire(lock, lease)
-end
-if type(result) == 'table' then
+if failed(result) then
   -- A user without permission to set an expiry must not leave a lock that never expires.
   redis.pcall('del', hold_key(prefix, owner, 1))
   redis.call('hdel', lock, owner)

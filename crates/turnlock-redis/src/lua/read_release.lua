@@ -34,7 +34,7 @@ if target > 0 then
     -- harm.
     if longest > target then
       local renamed = redis.pcall('rename', hold_key(prefix, owner, longest), hold_key(prefix, owner, target))
-      if type(renamed) == 'table' and renamed.err then
+      if failed(renamed) then
         return -1
       end
     end
@@ -50,12 +50,7 @@ local state, failure = read_state(lock)
 if failure then
   return failure
 end
-local count
-for _, reader in ipairs(state.readers) do
-  if reader.owner == owner then
-    count = reader.count
-  end
-end
+local count = state.readers[owner]
 if not count then
   return nil
 end
@@ -68,14 +63,14 @@ end
 local receivers = 0
 if remaining < 0 and state.writer_count == 0 then
   redis.call('del', lock)
-  receivers = notify(channel, '0')
+  receivers = publish(channel, '0')
 else
   redis.call('hdel', lock, owner)
   for _, reader in ipairs(expired) do
     redis.call('hdel', lock, reader)
   end
   if remaining >= 0 and state.mode == 'read' then
-    expire(lock, remaining)
+    pcall(expire, lock, remaining)
   end
 end
 if deleted == 0 then

@@ -2,15 +2,15 @@
 -- waiters.
 --
 -- KEYS[1]  lock
--- ARGV[1]  mode: read or write
--- ARGV[2]  channel on which the end is published
+-- ARGV[1]  channel on which the end is published
+-- ARGV[2]  mode: read or write
 -- ARGV[3]  prefix of the keys of read holds
 --
 -- Reply: 1 it was held in that mode, 0 it was not
 --
 -- HGETALL fails on a key of another type, and only a hash with a mode is deleted. Invalid counts are ignored,
 -- since this is the last resort.
-local lock, mode, channel, prefix = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
+local lock, channel, mode, prefix = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
 
 local fields = redis.call('hgetall', lock)
 local found = false
@@ -26,5 +26,5 @@ for i = 1, #fields, 2 do
     redis.call('del', hold_key(prefix, fields[i], number))
   end
 end
-notify(channel, mode == 'read' and '0' or '1')
+publish(channel, mode == 'read' and '0' or '1')
 return 1

@@ -1,4 +1,4 @@
--- Shared by the scripts of the read-write lock.
+-- Shared by the scripts of the read-write lock, after common.lua.
 --
 -- The lock is a hash in Redisson's format: `mode` -> read or write, owner -> number of read holds,
 -- owner:write -> number of write holds. Each read hold has its own key, numbered from 1, that expires with
@@ -21,10 +21,6 @@ local function parse_hold_count(text)
     return count
   end
   return nil
-end
-
-local function corrupt(message)
-  return redis.error_reply('CORRUPT ' .. message)
 end
 
 local NOT_A_COUNT = 'a hash with a hold count that is not a number'
@@ -50,9 +46,8 @@ local function remaining_of(prefix, owner, count, ttls)
   return remaining, longest
 end
 
--- Reads the lock's hash: mode (nil if the key does not exist), readers as a list of owner and count, writers
--- as owner -> count, and the number of writers. Returns nil and an error reply if it is not a read-write
--- lock.
+-- Reads the lock's hash: mode (nil if the key does not exist), readers and writers as owner -> count, and the
+-- number of writers. Returns nil and an error reply if it is not a read-write lock.
 local function read_state(lock)
   local fields = redis.call('hgetall', lock)
   local state = { readers = {}, writers = {}, writer_count = 0 }
@@ -70,7 +65,7 @@ local function read_state(lock)
         state.writers[writer] = count
         state.writer_count = state.writer_count + 1
       else
-        state.readers[#state.readers + 1] = { owner = field, count = count }
+        state.readers[field] = count
       end
     end
   end
@@ -84,11 +79,11 @@ end
 -- and the owners of the expired ones.
 local function other_readers(prefix, readers, except)
   local remaining, expired = -1, {}
-  for _, reader in ipairs(readers) do
-    if reader.owner ~= except then
-      local own = remaining_of(prefix, reader.owner, reader.count)
+  for reader, count in pairs(readers) do
+    if reader ~= except then
+      local own = remaining_of(prefix, reader, count)
       if own < 0 then
-        expired[#expired + 1] = reader.owner
+        expired[#expired + 1] = reader
       end
       remaining = math.max(remaining, own)
     end
@@ -98,35 +93,23 @@ end
 
 -- Sets the expiry of a key. Never to 0, which would delete it. No expiry (math.huge) changes nothing.
 local function expire(key, ms)
-  if ms == math.huge then
-    return 1
+  if ms < math.huge then
+    redis.call('pexpire', key, decimal(math.max(ms, 1)))
   end
-  return redis.pcall('pexpire', key, string.format('%.0f', math.max(ms, 1)))
 end
 
 -- Sets the expiry of a key if that is later than `ttl`, its PTTL. A key without expiry, or that does not
 -- exist, is unchanged.
 local function extend(key, ttl, ms)
   if ttl >= 0 and ttl < ms then
-    return expire(key, ms)
+    expire(key, ms)
   end
-  return 1
 end
 
 -- As `extend`, but always a write, even if nothing changes: replicas acknowledge writes only.
 local function extend_or_touch(key, ttl, ms)
   if ttl >= 0 then
-    return expire(key, math.max(ttl, ms))
+    expire(key, math.max(ttl, ms))
   end
-  return 1
-end
-
--- Publishes to waiters. Returns the number of receivers, or -2 if the user may not publish.
-local function notify(channel, message)
-  local receivers = redis.pcall(PUBLISH, channel, message)
-  if type(receivers) == 'table' then
-    return -2
-  end
-  return receivers
 end
 

@@ -12,18 +12,14 @@ if failure then
   return failure
 end
 local holders = {}
-local function add(owner, count, role, remaining)
-  for _, entry in ipairs({ owner, tostring(count), role, remaining }) do
-    holders[#holders + 1] = entry
-  end
-end
-for _, reader in ipairs(state.readers) do
-  local remaining = remaining_of(prefix, reader.owner, reader.count)
+for reader, count in pairs(state.readers) do
+  local remaining = remaining_of(prefix, reader, count)
   if remaining >= 0 then
-    add(reader.owner, reader.count, 'r', remaining < math.huge and string.format('%.0f', remaining) or '')
+    local own_lease = remaining < math.huge and decimal(remaining) or ''
+    holders[#holders + 1] = { reader, tostring(count), 'r', own_lease }
   end
 end
 for writer, count in pairs(state.writers) do
-  add(writer, count, 'w', '')
+  holders[#holders + 1] = { writer, tostring(count), 'w', '' }
 end
 return { redis.call('pttl', lock), holders, {}, '', '' }

@@ -32,32 +32,25 @@ local function renew(lock, owner, lease, prefix, is_writer)
       return 0
     end
     own = remaining
-    if lease > 0 then
-      for number = 1, count do
-        local expiry = extend(hold_key(prefix, owner, number), ttls[number], lease)
-        if type(expiry) == 'table' then
-          return expiry
-        end
-      end
+    for number = 1, count do
+      -- A lease of 0 extends nothing.
+      extend(hold_key(prefix, owner, number), ttls[number], lease)
     end
   end
-  if lease > 0 then
-    local ttl = redis.call('pttl', lock)
-    local expiry = extend_or_touch(lock, ttl, math.max(lease, remaining))
-    if type(expiry) == 'table' then
-      return expiry
-    end
-    if is_writer and renewed(ttl, lease) == 2 then
-      -- Readers under this writer may be the reason.
-      local state, failure = read_state(lock)
-      if failure then
-        return failure
-      end
-      own = ttl > other_readers(prefix, state.readers, nil) + lease / 100 + 2 and ttl or lease
-    end
-    return renewed(own, lease)
+  if lease == 0 then
+    return 1
   end
-  return 1
+  local ttl = redis.call('pttl', lock)
+  extend_or_touch(lock, ttl, math.max(lease, remaining))
+  if is_writer and renewed(ttl, lease) == 2 then
+    -- Readers under this writer may be the reason.
+    local state, failure = read_state(lock)
+    if failure then
+      return failure
+    end
+    own = ttl > other_readers(prefix, state.readers, nil) + lease / 100 + 2 and ttl or lease
+  end
+  return renewed(own, lease)
 end
 
 return each_line(#ARGV / 4, renew, function(i)

@@ -31,12 +31,7 @@ if side == 'write' then
     return 0
   end
 else
-  local count = 0
-  for _, reader in ipairs(state.readers) do
-    if reader.owner == owner then
-      count = reader.count
-    end
-  end
+  local count = state.readers[owner] or 0
   local own = remaining_of(prefix, owner, count)
   if own < 0 then
     return 0
@@ -44,21 +39,15 @@ else
   -- Readers under a writer do not decide when the writer's hold ends.
   is_shorter = state.mode == 'read' and own > lease
   for number = 1, count do
-    local expiry = expire(hold_key(prefix, owner, number), lease)
-    if type(expiry) == 'table' then
-      return expiry
-    end
+    expire(hold_key(prefix, owner, number), lease)
   end
   if state.mode ~= 'read' then
     remaining = math.max(remaining, before)
   end
 end
 
-local expiry = expire(lock, remaining)
-if type(expiry) == 'table' then
-  return expiry
-end
+expire(lock, remaining)
 if is_shorter then
-  notify(channel, side == 'write' and '1' or '0')
+  publish(channel, side == 'write' and '1' or '0')
 end
 return 1

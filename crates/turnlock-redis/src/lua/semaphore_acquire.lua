@@ -40,6 +40,6 @@ if written then
   return written
 end
 if text and not free then
-  return redis.error_reply('CORRUPT a number of permits that cannot be counted')
+  return corrupt(NOT_PERMITS)
 end
 return -1

@@ -12,32 +12,19 @@
 --        delete        1 deleted, 0 there was none
 --
 -- Idempotent: the reply is recorded, and a copy of the request gets it without any effect. An expiry that a
--- user has set on the number is preserved. GET fails on a key of another type before anything is written.
-local permits, record, op, number, channel = KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3]
+-- user has set on the number is preserved.
+local permits, number = KEYS[1], ARGV[2]
 
-local text = redis.call('get', permits)
-local recorded = redis.call('get', record)
-if recorded then
-  return tonumber(recorded)
-end
-local free = parse_integer(text)
-if text and not free and op ~= 'delete' then
-  return redis.error_reply('CORRUPT a number of permits that cannot be counted')
-end
-
-local step
-if op == 'set_once' then
-  step = text and { reply = 0 } or { reply = 1, command = { 'set', permits, number }, message = number }
-elseif op == 'add' or op == 'release' then
-  local sum = (free or 0) + tonumber(number)
-  step = { reply = sum, command = { 'incrby', permits, number }, message = decimal(sum) }
-  step.must_succeed = op == 'release'
-elseif op == 'drain' then
-  step = text and { reply = free, command = { 'decrby', permits, text } } or { reply = 0 }
-elseif op == 'delete' then
-  step = text and { reply = 1, command = { 'del', permits } } or { reply = 0 }
-  step.must_succeed = true
-else
-  return redis.error_reply('UNSUPPORTED a semaphore has no step ' .. op)
-end
-return finish(record, channel, step)
+return perform('a semaphore', NOT_PERMITS, function(op, text, free)
+  if op == 'set_once' then
+    return text and { reply = 0 } or { reply = 1, command = { 'set', permits, number }, message = number }
+  elseif op == 'add' or op == 'release' then
+    local sum = (free or 0) + tonumber(number)
+    local command = { 'incrby', permits, number }
+    return { reply = sum, command = command, message = decimal(sum), must_succeed = op == 'release' }
+  elseif op == 'drain' then
+    return text and { reply = free, command = { 'decrby', permits, text } } or { reply = 0 }
+  elseif op == 'delete' then
+    return { reply = text and 1 or 0, command = text and { 'del', permits }, must_succeed = true }
+  end
+end)

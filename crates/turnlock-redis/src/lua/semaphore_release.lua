@@ -25,21 +25,17 @@ if recorded == 'void' then
 end
 local to_release = recorded and string.match(recorded, '^taken (%d+)$') or not in_doubt and count
 local text = redis.call('get', permits)
+local is_released = to_release and text
 
-if not to_release or not text then
-  local written = write_record_always(record, 'void')
-  if failed(written) then
-    return written
-  end
-  return nil
+if is_released and not parse_integer(text) then
+  return corrupt(NOT_PERMITS)
 end
-
-if not parse_integer(text) then
-  return redis.error_reply('CORRUPT a number of permits that cannot be counted')
-end
-local written = write_record_always(record, 'given')
+local written = write_record_always(record, is_released and 'given' or 'void')
 if failed(written) then
   return written
+end
+if not is_released then
+  return nil
 end
 local free = redis.pcall('incrby', permits, to_release)
 if failed(free) then
@@ -50,8 +46,4 @@ if failed(free) then
   end
   return free
 end
-local receivers = redis.pcall(PUBLISH, channel, decimal(free))
-if failed(receivers) then
-  return -2
-end
-return receivers
+return publish(channel, decimal(free))

@@ -32,8 +32,8 @@ if count then
   if count < target then
     redis.call('hset', lock, field, target)
   end
-  local expiry = extend_or_touch(lock, ttl, lease)
-  return type(expiry) == 'table' and expiry or nil
+  extend_or_touch(lock, ttl, lease)
+  return nil
 end
 if target > 1 then
   return -3
@@ -50,10 +50,10 @@ if ttl ~= -2 then
     return failure
   end
   local is_blocked = state.writer_count > 0
-  for _, reader in ipairs(state.readers) do
+  for reader, reader_count in pairs(state.readers) do
     -- The first valid reader is enough. Expired ones are left to the next step that changes the lock: a
     -- refusal writes little.
-    is_blocked = is_blocked or remaining_of(prefix, reader.owner, reader.count) >= 0
+    is_blocked = is_blocked or remaining_of(prefix, reader, reader_count) >= 0
   end
   if is_blocked then
     if intent_ms ~= '0' then
@@ -68,8 +68,8 @@ if ttl ~= -2 then
 end
 
 redis.call('hset', lock, 'mode', 'write', field, 1)
-local expiry = expire(lock, lease)
-if type(expiry) == 'table' then
+local expiry = redis.pcall('pexpire', lock, decimal(lease))
+if failed(expiry) then
   -- A user without permission to set an expiry must not leave a lock that never expires.
   redis.call('hdel', lock, 'mode', field)
   return expiry

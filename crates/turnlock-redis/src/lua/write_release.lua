@@ -33,7 +33,7 @@ end
 if not count then
   if had_intent then
     -- Readers were refused because of a writer that has given up.
-    notify(channel, '1')
+    publish(channel, '1')
   end
   return nil
 end
@@ -56,7 +56,7 @@ else
   end
   if state.writer_count == 1 then
     redis.pcall('hset', lock, 'mode', 'read')
-    expire(lock, remaining)
+    pcall(expire, lock, remaining)
   end
 end
-return notify(channel, '1')
+return publish(channel, '1')

@@ -5,10 +5,10 @@ pub(crate) mod subscriptions;
 
 use std::io;
 
-use redis::{Cmd, RedisError, RedisResult, Value};
+use redis::{Arg, Cmd, RedisError, RedisResult, Value};
 use tokio::io::{AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::mpsc;
-use tokio::task::AbortHandle;
+use tokio::task::JoinSet;
 
 use crate::access::Access;
 use crate::common::Common;
@@ -26,18 +26,28 @@ use turnlock_store::Failure;
 pub(crate) struct PubSubConnection {
     writer: WriteHalf<Stream>,
     replies: mpsc::UnboundedReceiver<RedisResult<Value>>,
-    reader: AbortHandle,
+    /// The task that reads. It ends when this is dropped.
+    _reader: JoinSet<()>,
+    is_sharded: bool,
     /// The epoch in which the endpoint was resolved.
     pub(crate) epoch: u64,
+}
+
+/// A command on a pub/sub connection.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Command {
+    Subscribe(String),
+    Unsubscribe(String),
+    Ping,
 }
 
 /// What a server sends on a pub/sub connection.
 #[derive(Debug)]
 pub(crate) enum Push {
-    Subscribed(String),
-    Unsubscribed(String),
+    /// On this channel.
     Message(String),
-    Pong,
+    /// The command is done. An unsubscription can also be the server's own.
+    Done(Command),
     Refused(RedisError),
 }
 
@@ -55,62 +65,69 @@ impl PubSubConnection {
         let stream = common.access.connect(&address).await.map_err(|error| connect_failed(error.into()))?;
         let (reader, writer) = tokio::io::split(stream);
         let (sender, replies) = mpsc::unbounded_channel();
-        let reader = common.runtime.spawn(read_replies(reader, sender)).abort_handle();
-        let mut pubsub = Self { writer, replies, reader, epoch };
+        let mut reading = JoinSet::new();
+        reading.spawn_on(read_replies(reader, sender), &common.runtime);
+        let is_sharded = common.server_mode.has_sharded_pubsub();
+        let mut pubsub = Self { writer, replies, _reader: reading, is_sharded, epoch };
         let cmds = setup_commands(&common.access);
-        pubsub.send(&cmds).await.map_err(|error| connect_failed(error.into()))?;
+        pubsub.write(&cmds).await.map_err(|error| connect_failed(error.into()))?;
         for cmd in &cmds {
-            let reply = match pubsub.replies.recv().await {
-                Some(reply) => reply.and_then(Value::extract_error),
-                None => Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
-            };
-            let is_login = cmd.args_iter().next() == Some(redis::Arg::Simple(b"AUTH"));
-            match reply {
-                Err(error)
-                    if is_login
-                        || failure::is_unauthenticated(&error)
-                        || failure::breaks_connection(&error) =>
-                {
-                    return Err(connect_failed(error));
-                }
-                _ => {}
+            let is_login = cmd.args_iter().next() == Some(Arg::Simple(b"AUTH"));
+            if let Err(error) = pubsub.next_reply().await
+                && (is_login || failure::is_unauthenticated(&error) || failure::breaks_connection(&error))
+            {
+                return Err(connect_failed(error));
             }
         }
         Ok(pubsub)
     }
 
     /// Sends commands. Their replies arrive through [`next_push`](Self::next_push).
-    pub(crate) async fn send(&mut self, cmds: &[Cmd]) -> io::Result<()> {
+    pub(crate) async fn send(&mut self, commands: &[Command]) -> io::Result<()> {
+        let cmds: Vec<_> = commands.iter().map(|command| command.cmd(self.is_sharded)).collect();
+        self.write(&cmds).await
+    }
+
+    async fn write(&mut self, cmds: &[Cmd]) -> io::Result<()> {
         let packed: Vec<u8> = cmds.iter().flat_map(Cmd::get_packed_command).collect();
         self.writer.write_all(&packed).await?;
         self.writer.flush().await
     }
 
-    /// Receives the next push. `None` if the connection is closed.
+    /// Receives the next push. Fails if the connection is closed.
     ///
     /// # Cancel safety
     ///
     /// No push is lost if the future is dropped.
-    pub(crate) async fn next_push(&mut self) -> Option<Push> {
+    pub(crate) async fn next_push(&mut self) -> io::Result<Push> {
         loop {
-            let value = self.replies.recv().await?;
-            match value.and_then(Value::extract_error) {
+            match self.next_reply().await {
                 Ok(value) => {
                     if let Some(push) = decode_push(&value) {
-                        return Some(push);
+                        return Ok(push);
                     }
                     tracing::debug!("ignored an unexpected pub/sub reply");
                 }
-                Err(error) if failure::is_reply(&error) => return Some(Push::Refused(error)),
-                Err(_) => return None,
+                Err(error) if failure::is_reply(&error) => return Ok(Push::Refused(error)),
+                Err(error) => return Err(io::Error::other(error)),
             }
         }
     }
+
+    async fn next_reply(&mut self) -> RedisResult<Value> {
+        let closed = || Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+        self.replies.recv().await.unwrap_or_else(closed).and_then(Value::extract_error)
+    }
 }
 
-impl Drop for PubSubConnection {
-    fn drop(&mut self) {
-        self.reader.abort();
+impl Command {
+    fn cmd(&self, is_sharded: bool) -> Cmd {
+        let (plain, sharded, channel) = match self {
+            Self::Subscribe(channel) => ("SUBSCRIBE", "SSUBSCRIBE", Some(channel)),
+            Self::Unsubscribe(channel) => ("UNSUBSCRIBE", "SUNSUBSCRIBE", Some(channel)),
+            Self::Ping => ("PING", "PING", None),
+        };
+        redis::cmd(if is_sharded { sharded } else { plain }).arg(channel).take()
     }
 }
 
@@ -118,19 +135,10 @@ impl Drop for PubSubConnection {
 fn setup_commands(access: &Access) -> Vec<Cmd> {
     let mut cmds = Vec::new();
     if let Some(password) = &access.password {
-        let mut cmd = redis::cmd("AUTH");
-        if let Some(username) = &access.username {
-            cmd.arg(username);
-        }
-        cmd.arg(password.reveal());
-        cmds.push(cmd);
+        cmds.push(redis::cmd("AUTH").arg(&access.username).arg(password.reveal()).take());
     }
-    if let Some(name) = &access.client_name {
-        let mut cmd = redis::cmd("CLIENT");
-        cmd.arg("SETNAME").arg(name);
-        cmds.push(cmd);
-    }
-    cmds.push(redis::cmd("PING"));
+    cmds.extend(access.client_name.iter().map(Cmd::client_setname));
+    cmds.push(Cmd::ping());
     cmds
 }
 
@@ -148,21 +156,16 @@ async fn read_replies(mut reader: ReadHalf<Stream>, replies: mpsc::UnboundedSend
 }
 
 fn decode_push(value: &Value) -> Option<Push> {
-    let (kind, rest) = match value {
-        Value::Array(items) => items.split_first()?,
-        Value::SimpleString(_) => return Some(Push::Pong),
-        _ => return None,
+    let Value::Array(items) = value else {
+        return matches!(value, Value::SimpleString(_)).then_some(Push::Done(Command::Ping));
     };
-    let text = |value: &Value| match value {
-        Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
-        _ => None,
-    };
-    let channel = || rest.first().and_then(text);
-    match text(kind)?.as_str() {
-        "message" | "smessage" => channel().map(Push::Message),
-        "subscribe" | "ssubscribe" => channel().map(Push::Subscribed),
-        "unsubscribe" | "sunsubscribe" => channel().map(Push::Unsubscribed),
-        "pong" => Some(Push::Pong),
+    let text = |index: usize| redis::from_redis_value_ref::<String>(items.get(index)?).ok();
+    let (kind, channel) = (text(0)?, text(1)?);
+    match kind.as_str() {
+        "message" | "smessage" => Some(Push::Message(channel)),
+        "subscribe" | "ssubscribe" => Some(Push::Done(Command::Subscribe(channel))),
+        "unsubscribe" | "sunsubscribe" => Some(Push::Done(Command::Unsubscribe(channel))),
+        "pong" => Some(Push::Done(Command::Ping)),
         _ => None,
     }
 }

@@ -1,4 +1,3 @@
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,10 +8,7 @@ use turnlock_core::LockName;
 
 use super::PubSubConnection;
 use super::subscriptions::{ResubscribeQueue, SubscriptionRequest, Subscriptions};
-use crate::common::Common;
 use crate::connection::Connection;
-use crate::endpoint::Endpoint;
-use turnlock_store::Failure;
 
 /// Handle to the task that owns the pub/sub connection of one server.
 pub(crate) struct Subscriber {
@@ -22,40 +18,25 @@ pub(crate) struct Subscriber {
 }
 
 impl Subscriber {
-    /// Opens the pub/sub connection and starts the task.
-    pub(crate) async fn connect(
-        common: &Arc<Common>,
-        endpoint: &Endpoint,
-        connection: &Arc<Connection>,
-    ) -> Result<Self, Failure> {
-        let pubsub = PubSubConnection::open(common, endpoint).await?;
-        Ok(Self::start(common, endpoint, connection, None, Some(pubsub)))
-    }
-
-    /// Starts the task. Without a connection, the task connects, and retries until it succeeds.
+    /// Starts the task, for the server that `connection` leads to.
+    ///
+    /// Without a pub/sub connection, the task connects, and retries until it succeeds.
     pub(crate) fn start(
-        common: &Arc<Common>,
-        endpoint: &Endpoint,
         connection: &Arc<Connection>,
         resubscribe: Option<ResubscribeQueue>,
         pubsub: Option<PubSubConnection>,
     ) -> Self {
         let (requests, inbox) = mpsc::unbounded_channel();
-        let subscriptions = Subscriptions::new(
-            Arc::clone(common),
-            endpoint.clone(),
-            Arc::clone(connection),
-            resubscribe,
-            inbox,
-        );
+        let subscriptions = Subscriptions::new(Arc::clone(connection), resubscribe, inbox);
         let connection = Arc::clone(connection);
-        common.runtime.spawn(async move {
+        let confirm_limit = connection.common.access.connect_limit;
+        connection.common.runtime.clone().spawn(async move {
             tokio::select! {
-                () = subscriptions.run(pubsub) => {}
+                _ = subscriptions.run(pubsub) => {}
                 () = connection.watch_role() => {}
             }
         });
-        Self { requests, confirm_limit: common.access.connect_limit }
+        Self { requests, confirm_limit }
     }
 
     /// Subscribes to the channel of `name`. Waits for the confirmation, or until a time limit.
@@ -71,11 +52,5 @@ impl Subscriber {
 
     pub(crate) fn unsubscribe(&self, name: &LockName) {
         let _ = self.requests.send(SubscriptionRequest::Unsubscribe(name.clone()));
-    }
-}
-
-impl fmt::Debug for Subscriber {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Subscriber").finish_non_exhaustive()
     }
 }

@@ -1,16 +1,16 @@
 use std::collections::{HashMap, VecDeque};
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use redis::RedisError;
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::Instant;
+use tokio::time::{Instant, interval_at, sleep, sleep_until, timeout};
 use turnlock_core::{Backoff, LockName};
+use turnlock_store::Signals;
 
-use super::{PubSubConnection, Push};
-use crate::common::Common;
+use super::{Command, PubSubConnection, Push};
 use crate::connection::Connection;
-use crate::endpoint::Endpoint;
 use crate::failure;
 
 /// How long a channel stays subscribed after its last waiter left.
@@ -26,15 +26,13 @@ const MAINTENANCE_PERIOD: Duration = Duration::from_secs(3);
 
 /// All subscriptions on one server, over one pub/sub connection that reconnects.
 pub(crate) struct Subscriptions {
-    common: Arc<Common>,
-    endpoint: Endpoint,
     /// The connection for commands to the same server.
     connection: Arc<Connection>,
     resubscribe: Option<ResubscribeQueue>,
     requests: mpsc::UnboundedReceiver<SubscriptionRequest>,
     channels: HashMap<String, Channel>,
     /// Commands sent on this connection without a reply yet, in order, with the time of sending.
-    pending: VecDeque<(PendingCommand, Instant)>,
+    pending: VecDeque<(Command, Instant)>,
     /// Pauses between connections, including those that open and do not last.
     backoff: Backoff,
 }
@@ -52,170 +50,141 @@ pub(crate) enum SubscriptionRequest {
 pub(crate) type ResubscribeQueue = mpsc::UnboundedSender<Vec<LockName>>;
 
 /// A channel that is subscribed, or will be.
+#[derive(Default)]
 struct Channel {
     /// The locks that use this channel. Rarely more than one: `n` and `{n}` share a channel.
     names: Vec<LockName>,
     confirmed: bool,
+    /// It should have been subscribed before, so a message may have been missed.
+    ///
+    /// A waiter checks the lock before and after a fresh subscription. After a resumed one, waiters are notified.
+    is_resumed: bool,
     /// Notified once the subscription is confirmed.
     waiting: Vec<oneshot::Sender<()>>,
     /// Since when the channel has no subscriber.
     idle_since: Option<Instant>,
 }
 
-/// A command without a reply yet.
-enum PendingCommand {
-    Subscribe(String, Occasion),
-    Unsubscribe(String),
-    Ping,
-}
+impl Channel {
+    fn notify(&self, signals: &dyn Signals) {
+        self.names.iter().for_each(|name| signals.freed(name));
+    }
 
-/// Why a channel is subscribed.
-///
-/// A waiter checks the lock before and after a fresh subscription. A message that was published while there was no
-/// connection is lost, so after a resumed subscription waiters are notified.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Occasion {
-    Fresh,
-    Resumed,
-}
-
-/// Why a connection is no longer served.
-enum StopReason {
-    ConnectionLost,
-    Shutdown,
+    /// Returns `true` if it has had no subscriber for long enough to be dropped.
+    fn is_idle(&self) -> bool {
+        let is_for_one_waiter = self.names.iter().all(LockName::is_for_one_waiter);
+        let linger = if is_for_one_waiter { Duration::ZERO } else { LINGER };
+        self.confirmed && self.idle_since.is_some_and(|since| since.elapsed() >= linger)
+    }
 }
 
 impl Subscriptions {
-    pub(crate) fn new(
-        common: Arc<Common>,
-        endpoint: Endpoint,
+    pub(super) fn new(
         connection: Arc<Connection>,
         resubscribe: Option<ResubscribeQueue>,
         requests: mpsc::UnboundedReceiver<SubscriptionRequest>,
     ) -> Self {
-        Self {
-            common,
-            endpoint,
-            connection,
-            resubscribe,
-            requests,
-            channels: HashMap::new(),
-            pending: VecDeque::new(),
-            backoff: Backoff::default(),
-        }
+        let (channels, pending, backoff) = (HashMap::new(), VecDeque::new(), Backoff::default());
+        Self { connection, resubscribe, requests, channels, pending, backoff }
     }
 
     /// Serves requests until the [`Subscriber`](super::subscriber::Subscriber) is dropped. Reconnects as needed.
-    pub(crate) async fn run(mut self, mut pubsub: Option<PubSubConnection>) {
+    ///
+    /// Returns `None`, on shutdown.
+    pub(super) async fn run(mut self, mut pubsub: Option<PubSubConnection>) -> Option<()> {
         let mut is_first = true;
         loop {
-            let Some(connected) = (match pubsub.take() {
-                Some(pubsub) => Some(pubsub),
-                None => self.connect().await,
-            }) else {
-                return;
+            let connected = match pubsub.take() {
+                Some(pubsub) => pubsub,
+                None => self.connect().await?,
             };
             if !std::mem::take(&mut is_first) {
                 // It may be another server, or the same after a restart.
-                self.common.notify(|signals| signals.server_changed());
+                self.notify(|signals| signals.server_changed());
             }
             let since = Instant::now();
-            if matches!(self.serve(connected).await, StopReason::Shutdown) {
-                return;
-            }
-            tracing::warn!(endpoint = %self.endpoint, "pub/sub connection broken, reconnecting");
+            let error = self.serve(connected).await.err()?;
+            tracing::warn!(endpoint = %self.connection.endpoint, %error, "pub/sub connection broken, reconnecting");
             // Whatever broke this connection may have broken the other.
             self.connection.mark_suspect();
-            self.common.notify(|signals| signals.connection_changed());
+            self.notify(|signals| signals.connection_changed());
             self.queue_resubscribe(Vec::new());
             if since.elapsed() > STABLE_AFTER {
                 self.backoff = Backoff::default();
-            } else if !self.back_off().await {
-                return;
+            } else {
+                self.back_off().await?;
             }
         }
+    }
+
+    fn notify(&self, notify: impl FnOnce(&dyn Signals)) {
+        self.connection.common.notify(notify);
     }
 
     /// Connects, and retries until it succeeds. `None` on shutdown.
     async fn connect(&mut self) -> Option<PubSubConnection> {
+        let connection = Arc::clone(&self.connection);
         loop {
-            let (common, endpoint) = (Arc::clone(&self.common), self.endpoint.clone());
-            let connecting = PubSubConnection::open(&common, &endpoint);
-            tokio::pin!(connecting);
-            let connected = loop {
-                tokio::select! {
-                    connected = &mut connecting => break connected,
-                    request = self.requests.recv() => drop(self.record_request(request?)),
-                }
-            };
-            match connected {
+            let connecting = PubSubConnection::open(&connection.common, &connection.endpoint);
+            match self.record_requests_until(connecting).await? {
                 Ok(pubsub) => return Some(pubsub),
                 Err(failure) => tracing::debug!(%failure, "pub/sub connect failed, will retry"),
             }
-            if !self.back_off().await {
-                return None;
-            }
+            self.back_off().await?;
         }
     }
 
-    /// Pauses, longer each time. Returns `false` on shutdown.
-    async fn back_off(&mut self) -> bool {
-        let pause = tokio::time::sleep(self.backoff.pause(fastrand::f64()));
-        tokio::pin!(pause);
+    /// Pauses, longer each time. `None` on shutdown.
+    async fn back_off(&mut self) -> Option<()> {
+        let pause = self.backoff.pause(fastrand::f64());
+        self.record_requests_until(sleep(pause)).await
+    }
+
+    /// Waits for `future` while there is no connection. `None` on shutdown.
+    async fn record_requests_until<T>(&mut self, future: impl Future<Output = T>) -> Option<T> {
+        tokio::pin!(future);
         loop {
             tokio::select! {
-                () = &mut pause => return true,
-                request = self.requests.recv() => match request {
-                    Some(request) => drop(self.record_request(request)),
-                    None => return false,
-                },
+                output = &mut future => return Some(output),
+                request = self.requests.recv() => drop(self.record_request(request?)),
             }
         }
     }
 
-    /// Serves one connection until it breaks.
-    async fn serve(&mut self, mut pubsub: PubSubConnection) -> StopReason {
+    /// Serves one connection until it breaks, which is an error, or until shutdown.
+    async fn serve(&mut self, mut pubsub: PubSubConnection) -> io::Result<()> {
         self.pending.clear();
         for channel in self.channels.values_mut() {
             channel.confirmed = false;
+            channel.is_resumed = true;
         }
-        let all: Vec<_> = self.channels.keys().cloned().collect();
-        let endpoint = self.endpoint.clone();
+        let all = self.channels.keys().cloned().map(Command::Subscribe).collect();
+        self.send(&mut pubsub, all).await?;
         let connection = Arc::clone(&self.connection);
-        let epoch = pubsub.epoch;
-        if !self.subscribe(&mut pubsub, all, Occasion::Resumed).await {
-            return StopReason::ConnectionLost;
-        }
-        let mut maintenance =
-            tokio::time::interval_at(Instant::now() + MAINTENANCE_PERIOD, MAINTENANCE_PERIOD);
+        let (reply_limit, epoch) = (connection.common.access.connect_limit, pubsub.epoch);
+        let mut maintenance = interval_at(Instant::now() + MAINTENANCE_PERIOD, MAINTENANCE_PERIOD);
+        let mut requests = Vec::new();
         loop {
-            let overdue = self.pending.front().map(|(_, since)| *since + self.common.access.connect_limit);
+            let overdue = self.pending.front().map(|(_, since)| *since + reply_limit);
             tokio::select! {
-                push = pubsub.next_push() => match push {
-                    Some(push) => self.on_push(push),
-                    None => return StopReason::ConnectionLost,
-                },
-                request = self.requests.recv() => {
-                    let Some(request) = request else { return StopReason::Shutdown };
-                    let mut fresh: Vec<_> = self.record_request(request).into_iter().collect();
-                    while let Ok(request) = self.requests.try_recv() {
-                        fresh.extend(self.record_request(request));
+                push = pubsub.next_push() => self.on_push(push?),
+                count = self.requests.recv_many(&mut requests, usize::MAX) => {
+                    if count == 0 {
+                        return Ok(());
                     }
-                    if !self.subscribe(&mut pubsub, fresh, Occasion::Fresh).await {
-                        return StopReason::ConnectionLost;
-                    }
+                    let fresh = requests.drain(..).filter_map(|request| self.record_request(request));
+                    let fresh = fresh.map(Command::Subscribe).collect();
+                    self.send(&mut pubsub, fresh).await?;
                 }
-                _ = maintenance.tick() => {
-                    if !self.maintain(&mut pubsub).await {
-                        return StopReason::ConnectionLost;
-                    }
+                _ = maintenance.tick() => self.maintain(&mut pubsub).await?,
+                () = sleep_until(overdue.unwrap_or_else(Instant::now)), if overdue.is_some() => {
+                    return Err(io::ErrorKind::TimedOut.into());
                 }
-                () = tokio::time::sleep_until(overdue.unwrap_or_else(Instant::now)), if overdue.is_some() => {
-                    return StopReason::ConnectionLost;
+                () = connection.endpoint.wait_until_moved(epoch) => {
+                    return Err(io::Error::other("the master changed"));
                 }
-                () = endpoint.wait_until_moved(epoch) => return StopReason::ConnectionLost,
                 // Messages of the new master may never reach this server.
-                () = connection.left_replica() => return StopReason::ConnectionLost,
+                () = connection.left_replica() => return Err(io::Error::other("the server became a replica")),
             }
         }
     }
@@ -224,23 +193,19 @@ impl Subscriptions {
     fn record_request(&mut self, request: SubscriptionRequest) -> Option<String> {
         match request {
             SubscriptionRequest::Subscribe(name, confirm) => {
-                let key: String = name.channel().to_owned();
-                if let Some(channel) = self.channels.get_mut(&key) {
-                    channel.idle_since = None;
-                    if !channel.names.contains(&name) {
-                        channel.names.push(name);
-                    }
-                    if channel.confirmed {
-                        let _ = confirm.send(());
-                    } else {
-                        channel.waiting.push(confirm);
-                    }
-                    return None;
+                let is_new = !self.channels.contains_key(name.channel());
+                let fresh = is_new.then(|| name.channel().to_owned());
+                let channel = self.channels.entry(name.channel().to_owned()).or_default();
+                channel.idle_since = None;
+                if !channel.names.contains(&name) {
+                    channel.names.push(name);
                 }
-                let channel =
-                    Channel { names: vec![name], confirmed: false, waiting: vec![confirm], idle_since: None };
-                self.channels.insert(key.clone(), channel);
-                Some(key)
+                if channel.confirmed {
+                    let _ = confirm.send(());
+                } else {
+                    channel.waiting.push(confirm);
+                }
+                fresh
             }
             SubscriptionRequest::Unsubscribe(name) => {
                 if let Some(channel) = self.channels.get_mut(name.channel()) {
@@ -255,42 +220,15 @@ impl Subscriptions {
         }
     }
 
-    /// Subscribes to each channel by its own command, so that a denied channel does not affect others.
-    ///
-    /// Returns `false` if the connection is broken.
-    async fn subscribe(
-        &mut self,
-        pubsub: &mut PubSubConnection,
-        channels: Vec<String>,
-        occasion: Occasion,
-    ) -> bool {
-        let command = if self.common.server_mode.has_sharded_pubsub() { "SSUBSCRIBE" } else { "SUBSCRIBE" };
-        let commands = channels.into_iter().map(|channel| PendingCommand::Subscribe(channel, occasion));
-        self.send_commands(pubsub, command, commands).await
-    }
-
-    /// Sends one command for each item. Returns `false` if the connection is broken.
-    async fn send_commands(
-        &mut self,
-        pubsub: &mut PubSubConnection,
-        command: &str,
-        commands: impl Iterator<Item = PendingCommand>,
-    ) -> bool {
+    /// Sends commands. Each channel has its own, so that a denied channel does not affect others.
+    async fn send(&mut self, pubsub: &mut PubSubConnection, commands: Vec<Command>) -> io::Result<()> {
+        if commands.is_empty() {
+            return Ok(());
+        }
         let now = Instant::now();
-        let mut cmds = Vec::new();
-        for pending in commands {
-            let mut cmd = redis::cmd(command);
-            if let PendingCommand::Subscribe(channel, _) | PendingCommand::Unsubscribe(channel) = &pending {
-                cmd.arg(channel);
-            }
-            cmds.push(cmd);
-            self.pending.push_back((pending, now));
-        }
-        if cmds.is_empty() {
-            return true;
-        }
-        let limit = self.common.access.connect_limit;
-        matches!(tokio::time::timeout(limit, pubsub.send(&cmds)).await, Ok(Ok(())))
+        let sent = timeout(self.connection.common.access.connect_limit, pubsub.send(&commands)).await;
+        self.pending.extend(commands.into_iter().map(|command| (command, now)));
+        sent?
     }
 
     /// Handles what the server sent.
@@ -298,50 +236,37 @@ impl Subscriptions {
         match push {
             Push::Message(channel) => {
                 if let Some(channel) = self.channels.get(&channel) {
-                    self.common.notify(|signals| channel.names.iter().for_each(|name| signals.freed(name)));
+                    self.notify(|signals| channel.notify(signals));
                 }
             }
-            Push::Subscribed(channel) => {
-                let is_match =
-                    |sent: &_| matches!(sent, PendingCommand::Subscribe(key, _) if *key == channel);
-                if let Some(PendingCommand::Subscribe(channel, occasion)) = self.take_pending_if(is_match) {
-                    self.confirm(&channel, occasion);
+            Push::Done(command) => {
+                let is_reply = self.pending.front().is_some_and(|(sent, _)| *sent == command);
+                if is_reply {
+                    self.pending.pop_front();
                 }
-            }
-            Push::Unsubscribed(channel) => {
-                let is_match = |sent: &_| matches!(sent, PendingCommand::Unsubscribe(key) if *key == channel);
-                if self.take_pending_if(is_match).is_none() {
+                match command {
+                    Command::Subscribe(channel) if is_reply => self.confirm(&channel),
                     // Not requested: the slot of the channel has left this server.
-                    self.drop_moved_channel(&channel);
+                    Command::Unsubscribe(channel) if !is_reply => self.drop_moved_channel(&channel),
+                    _ => {}
                 }
             }
-            Push::Pong => drop(self.take_pending_if(|sent| matches!(sent, PendingCommand::Ping))),
             Push::Refused(error) => {
-                if let Some(PendingCommand::Subscribe(channel, _)) = self.take_pending_if(|_| true) {
+                if let Some((Command::Subscribe(channel), _)) = self.pending.pop_front() {
                     self.subscribe_failed(&channel, &error);
                 }
             }
         }
     }
 
-    /// Removes the oldest pending command, if `is_match` accepts it.
-    fn take_pending_if(&mut self, is_match: impl Fn(&PendingCommand) -> bool) -> Option<PendingCommand> {
-        let (pending, _) = self.pending.front()?;
-        if !is_match(pending) {
-            return None;
-        }
-        self.pending.pop_front().map(|(pending, _)| pending)
-    }
-
     /// Marks a channel as subscribed, and notifies those that wait for it.
-    fn confirm(&mut self, key: &str, occasion: Occasion) {
+    fn confirm(&mut self, key: &str) {
         let Some(channel) = self.channels.get_mut(key) else { return };
         channel.confirmed = true;
         // A waiter that no longer waits for the confirmation is notified, so that it checks the lock again.
         let abandoned = channel.waiting.drain(..).filter_map(|waiter| waiter.send(()).err()).count();
-        if abandoned > 0 || occasion == Occasion::Resumed {
-            let names = channel.names.clone();
-            self.common.notify(|signals| names.iter().for_each(|name| signals.freed(name)));
+        if abandoned > 0 || channel.is_resumed {
+            self.connection.common.notify(|signals| channel.notify(signals));
         }
     }
 
@@ -372,36 +297,22 @@ impl Subscriptions {
     }
 
     /// Retries missing subscriptions, or else drops idle channels, or else sends a `PING`.
-    ///
-    /// Returns `false` if the connection is broken.
-    async fn maintain(&mut self, pubsub: &mut PubSubConnection) -> bool {
-        let now = Instant::now();
-        let is_idle = |channel: &Channel| {
-            let linger =
-                if channel.names.iter().all(LockName::is_for_one_waiter) { Duration::ZERO } else { LINGER };
-            channel.confirmed && channel.idle_since.is_some_and(|since| now.duration_since(since) >= linger)
-        };
-        let is_pending = |key: &String| {
-            self.pending.iter().any(
-                |(pending, _)| matches!(pending, PendingCommand::Subscribe(channel, _) if channel == key),
-            )
-        };
-        let missing: Vec<_> = self
-            .channels
-            .iter()
-            .filter(|(key, channel)| !channel.confirmed && !is_pending(key))
-            .map(|(key, _)| key.clone())
-            .collect();
-        if !missing.is_empty() {
-            return self.subscribe(pubsub, missing, Occasion::Resumed).await;
+    async fn maintain(&mut self, pubsub: &mut PubSubConnection) -> io::Result<()> {
+        let mut commands = Vec::new();
+        for (key, channel) in self.channels.iter_mut().filter(|(_, channel)| !channel.confirmed) {
+            let subscribe = Command::Subscribe(key.clone());
+            if !self.pending.iter().any(|(sent, _)| *sent == subscribe) {
+                channel.is_resumed = true;
+                commands.push(subscribe);
+            }
         }
-        let idle: Vec<_> =
-            self.channels.extract_if(|_, channel| is_idle(channel)).map(|(key, _)| key).collect();
-        if idle.is_empty() {
-            return self.send_commands(pubsub, "PING", std::iter::once(PendingCommand::Ping)).await;
+        if commands.is_empty() {
+            let idle = self.channels.extract_if(|_, channel| channel.is_idle());
+            commands.extend(idle.map(|(key, _)| Command::Unsubscribe(key)));
         }
-        let command =
-            if self.common.server_mode.has_sharded_pubsub() { "SUNSUBSCRIBE" } else { "UNSUBSCRIBE" };
-        self.send_commands(pubsub, command, idle.into_iter().map(PendingCommand::Unsubscribe)).await
+        if commands.is_empty() {
+            commands.push(Command::Ping);
+        }
+        self.send(pubsub, commands).await
     }
 }

@@ -11,7 +11,7 @@ use super::Sentinels;
 use crate::access::Address;
 use crate::common::Common;
 use crate::endpoint::{Endpoint, MasterFinder};
-use crate::pubsub::{PubSubConnection, Push};
+use crate::pubsub::{Command, PubSubConnection, Push};
 
 /// How often the sentinels are queried without a message from any.
 const POLL_PERIOD: Duration = Duration::from_secs(2);
@@ -23,37 +23,28 @@ const PING_AFTER: Duration = Duration::from_secs(3);
 const SWITCH_MASTER: &str = "+switch-master";
 
 /// Watches until the store is dropped. Notifies it of every new master.
-pub(crate) async fn watch(sentinels: Weak<Sentinels>, common: Weak<Common>) {
-    let Some((mut known, recheck)) =
-        sentinels.upgrade().map(|sentinels| (sentinels.known.subscribe(), Arc::clone(&sentinels.recheck)))
-    else {
-        return;
-    };
-    known.mark_unchanged();
+pub(crate) async fn watch(sentinels: Weak<Sentinels>, common: Weak<Common>) -> Option<()> {
+    let subscribe =
+        |sentinels: Arc<Sentinels>| (sentinels.epoch().subscribe(), Arc::clone(&sentinels.recheck));
+    let (mut epoch, recheck) = sentinels.upgrade().map(subscribe)?;
     let mut watching = HashSet::new();
     loop {
-        {
-            let Some(watched) = sentinels.upgrade() else { return };
-            for address in watched.addresses() {
-                if watching.insert(address.to_string()) {
-                    tokio::spawn(watch_sentinel(
-                        Weak::clone(&sentinels),
-                        Arc::clone(&watched.common),
-                        address,
-                    ));
-                }
+        let (addresses, common_of_sentinels) =
+            sentinels.upgrade().map(|watched| (watched.addresses(), Arc::clone(&watched.common)))?;
+        for address in addresses {
+            if watching.insert(address.clone()) {
+                let common = Arc::clone(&common_of_sentinels);
+                tokio::spawn(watch_sentinel(Weak::clone(&sentinels), common, address));
             }
         }
         let has_moved = tokio::select! {
-            changed = known.changed() => changed.is_ok(),
+            changed = epoch.changed() => changed.is_ok(),
             () = recheck.notified() => false,
             () = tokio::time::sleep(POLL_PERIOD) => false,
         };
-        let Some(watched) = sentinels.upgrade() else { return };
+        let watched = sentinels.upgrade()?;
         if has_moved {
-            if let Some(common) = common.upgrade() {
-                common.notify(|signals| signals.server_changed());
-            }
+            common.upgrade()?.notify(|signals| signals.server_changed());
         } else if let Err(failure) = watched.resolve().await {
             tracing::debug!(%failure, "sentinel query failed, will retry");
         }
@@ -75,26 +66,22 @@ async fn watch_sentinel(sentinels: Weak<Sentinels>, common: Arc<Common>, address
 
 /// Watches one connection until it breaks, or the sentinels are dropped.
 async fn watch_connection(sentinels: &Weak<Sentinels>, mut pubsub: PubSubConnection) -> Option<()> {
-    let mut subscribe = redis::cmd("SUBSCRIBE");
-    subscribe.arg(SWITCH_MASTER);
-    pubsub.send(&[subscribe]).await.ok()?;
-    let mut is_awaiting_pong = true;
+    pubsub.send(&[Command::Subscribe(SWITCH_MASTER.to_owned())]).await.ok()?;
+    let mut is_awaiting_reply = true;
     loop {
         match timeout(PING_AFTER, pubsub.next_push()).await {
-            // Also when the subscription begins: earlier messages were missed.
-            Ok(Some(Push::Message(_) | Push::Subscribed(_))) => sentinels.upgrade()?.recheck.notify_one(),
-            Ok(Some(_)) => {}
-            Ok(None) => return None,
-            Err(_) if is_awaiting_pong => return None,
+            Err(_) if is_awaiting_reply || sentinels.strong_count() == 0 => return None,
             Err(_) => {
-                pubsub.send(&[redis::cmd("PING")]).await.ok()?;
-                is_awaiting_pong = sentinels.strong_count() > 0;
-                if !is_awaiting_pong {
-                    return None;
+                pubsub.send(&[Command::Ping]).await.ok()?;
+                is_awaiting_reply = true;
+            }
+            Ok(push) => {
+                is_awaiting_reply = false;
+                // Also when the subscription begins: earlier messages were missed.
+                if matches!(push.ok()?, Push::Message(_) | Push::Done(Command::Subscribe(_))) {
+                    sentinels.upgrade()?.recheck.notify_one();
                 }
-                continue;
             }
         }
-        is_awaiting_pong = false;
     }
 }

@@ -13,16 +13,15 @@ use futures_util::StreamExt;
 use futures_util::future::{BoxFuture, FutureExt, join3};
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::{Notify, watch};
+use tokio::time::timeout;
 use turnlock_core::Moment;
 
-use crate::access::Access;
-use crate::access::Address;
+use crate::access::{Access, Address};
 use crate::common::Common;
-use crate::connection::{Connection, Purpose};
-use crate::endpoint::{Endpoint, MasterFinder, ResolvedEndpoint};
+use crate::connection::Connection;
+use crate::endpoint::{MasterFinder, ResolvedEndpoint};
 use crate::failure;
 use crate::lua::ServerMode;
-use crate::reply::{Reply, RequestError};
 use report::SentinelReport;
 use turnlock_store::clock;
 use turnlock_store::{Failure, FailureKind};
@@ -42,18 +41,19 @@ pub(crate) struct Sentinels {
     pub(crate) common: Arc<Common>,
     /// The number of sentinels in the configuration.
     configured: usize,
-    connections: Mutex<BTreeMap<String, (Address, Arc<Connection>)>>,
+    connections: Mutex<BTreeMap<Address, Arc<Connection>>>,
     /// The last query: when it began, and its result. Locked during a query.
     last_query: tokio::sync::Mutex<Option<(Moment, Result<ResolvedEndpoint, Failure>)>>,
-    pub(crate) known: watch::Sender<Option<KnownMaster>>,
+    known: Mutex<Option<KnownMaster>>,
+    /// Increases with every new master. Changed only while `known` is locked.
+    epoch: watch::Sender<u64>,
     /// Requests a new query.
     pub(crate) recheck: Arc<Notify>,
 }
 
 /// The last known master.
-#[derive(Clone, Debug)]
-pub(crate) struct KnownMaster {
-    resolved: ResolvedEndpoint,
+struct KnownMaster {
+    address: Address,
     /// The highest epoch that the sentinels reported.
     config_epoch: u64,
     /// Addresses that the master left in the config epoch of its last move.
@@ -65,7 +65,7 @@ impl KnownMaster {
     ///
     /// Of two reports with the same epoch, the first one was right at its time, so an earlier address is never newer.
     fn is_superseded_by(&self, report: &SentinelReport) -> bool {
-        report.address != self.resolved.address
+        report.address != self.address
             && (report.config_epoch > self.config_epoch
                 || report.config_epoch == self.config_epoch && !self.previous.contains(&report.address))
     }
@@ -83,14 +83,15 @@ struct Replies {
 
 impl Sentinels {
     pub(crate) fn new(addresses: Vec<Address>, master: String, access: Access) -> Self {
-        let common = Arc::new(Common::new(access, ServerMode::Standalone));
+        let common = Common::new(access, ServerMode::Standalone);
         let sentinels = Self {
             master,
             common,
             configured: addresses.len(),
             connections: Mutex::default(),
             last_query: tokio::sync::Mutex::new(None),
-            known: watch::Sender::new(None),
+            known: Mutex::default(),
+            epoch: watch::Sender::default(),
             recheck: Arc::default(),
         };
         sentinels.add(addresses);
@@ -99,7 +100,7 @@ impl Sentinels {
 
     /// Returns the addresses of all known sentinels.
     pub(crate) fn addresses(&self) -> Vec<Address> {
-        self.connections.lock().values().map(|(address, _)| address.clone()).collect()
+        self.connections.lock().keys().cloned().collect()
     }
 
     /// Adds sentinels. Returns `true` if any of them is new.
@@ -107,75 +108,61 @@ impl Sentinels {
         let mut connections = self.connections.lock();
         let before = connections.len();
         for address in addresses {
-            connections.entry(address.to_string()).or_insert_with(|| {
-                let connection =
-                    Connection::new(&self.common, Endpoint::Fixed(address.clone()), Purpose::Discovery);
-                (address, Arc::new(connection))
-            });
+            let connect = || Connection::for_queries(&self.common, &address);
+            connections.entry(address.clone()).or_insert_with(connect);
         }
         connections.len() > before
     }
 
     /// Applies a report, unless a newer one is known. Returns the current master.
     fn apply_report(&self, report: SentinelReport) -> ResolvedEndpoint {
-        let first = KnownMaster {
-            resolved: ResolvedEndpoint { address: report.address.clone(), epoch: 1 },
+        let mut known = self.known.lock();
+        let is_first = known.is_none();
+        let known = known.get_or_insert_with(|| KnownMaster {
+            address: report.address.clone(),
             config_epoch: report.config_epoch,
             previous: Vec::new(),
-        };
-        let mut resolved = first.resolved.clone();
-        self.known.send_if_modified(|known| {
-            let Some(known) = known else {
-                *known = Some(first);
-                return true;
-            };
-            let is_newer = known.is_superseded_by(&report);
-            if is_newer {
-                tracing::info!(master = %self.master, address = %report.address, "master changed");
-                let epoch = known.resolved.epoch + 1;
-                let before = std::mem::replace(
-                    &mut known.resolved,
-                    ResolvedEndpoint { address: report.address, epoch },
-                );
-                if report.config_epoch > known.config_epoch {
-                    known.previous.clear();
-                }
-                known.previous.push(before.address);
-            } else if report.config_epoch < known.config_epoch {
-                tracing::warn!(
-                    master = %self.master, address = %known.resolved.address, epoch = known.config_epoch,
-                    reported_address = %report.address, reported_epoch = report.config_epoch,
-                    "ignored an outdated report of the sentinels"
-                );
-            }
-            known.config_epoch = known.config_epoch.max(report.config_epoch);
-            resolved = known.resolved.clone();
-            is_newer
         });
-        resolved
+        let is_newer = known.is_superseded_by(&report);
+        if is_newer {
+            tracing::info!(master = %self.master, address = %report.address, "master changed");
+            if report.config_epoch > known.config_epoch {
+                known.previous.clear();
+            }
+            known.previous.push(std::mem::replace(&mut known.address, report.address));
+        } else if report.config_epoch < known.config_epoch {
+            tracing::warn!(
+                master = %self.master, address = %known.address, epoch = known.config_epoch,
+                reported_address = %report.address, reported_epoch = report.config_epoch,
+                "ignored an outdated report of the sentinels"
+            );
+        }
+        known.config_epoch = known.config_epoch.max(report.config_epoch);
+        if is_first || is_newer {
+            self.epoch.send_modify(|epoch| *epoch += 1);
+        }
+        ResolvedEndpoint { address: known.address.clone(), epoch: *self.epoch.borrow() }
     }
 
     async fn query_majority(&self) -> Result<SentinelReport, Failure> {
-        let mut replies = Replies::default();
-        for _ in 0..MAX_ROUNDS {
-            replies = self.query_all().await;
-            if self.is_majority(&replies.reports) {
-                break;
+        let mut round = 1;
+        loop {
+            let replies = self.query_all().await;
+            let reports = replies.reports.iter().map(|(_, report)| report);
+            let newest = reports.max_by_key(|report| report.config_epoch);
+            if let Some(newest) = newest.filter(|_| self.is_majority(&replies.reports)) {
+                return Ok(newest.clone());
             }
             // The sentinels that replied may know others.
             let mut found_more = false;
             for (address, _) in &replies.reports {
                 found_more |= self.add(self.query_other_sentinels(address).await);
             }
-            if !found_more {
-                break;
+            if !found_more || round == MAX_ROUNDS {
+                return Err(self.no_majority(replies));
             }
+            round += 1;
         }
-        if !self.is_majority(&replies.reports) {
-            return Err(self.no_majority(replies));
-        }
-        let newest = replies.reports.into_iter().map(|(_, report)| report);
-        newest.max_by_key(|report| report.config_epoch).ok_or_else(|| self.no_majority(Replies::default()))
     }
 
     fn is_majority(&self, reports: &[(Address, SentinelReport)]) -> bool {
@@ -190,17 +177,22 @@ impl Sentinels {
 
     /// Queries all sentinels at once, until a majority has replied or all have.
     async fn query_all(&self) -> Replies {
-        let connections: Vec<_> = self.connections.lock().values().cloned().collect();
-        let mut queries: FuturesUnordered<_> = connections
-            .into_iter()
-            .map(|(address, connection)| self.query_one(address, connection))
-            .collect();
+        let connections = self.connections.lock().clone();
+        let queries = connections.iter().map(async |(address, connection)| {
+            let reply = timeout(REPLY_LIMIT, self.query_one(address, connection)).await;
+            let late = || Err(Failure::unavailable(format!("no reply within {REPLY_LIMIT:?}")));
+            (address.clone(), reply.unwrap_or_else(|_| late()))
+        });
+        let mut queries: FuturesUnordered<_> = queries.collect();
         let mut replies = Replies::default();
         while let Some((address, reply)) = queries.next().await {
             match reply {
                 Ok(Some(report)) => replies.reports.push((address, report)),
                 Ok(None) => replies.without_master += 1,
-                Err(failure) => replies.note_failure(&address, failure),
+                Err(failure) if matches!(failure.kind, FailureKind::Denied(_)) => {
+                    replies.denial = Some(failure);
+                }
+                Err(failure) => replies.failures.push(format!("{address}: {failure}")),
             }
             if self.is_majority(&replies.reports) {
                 break;
@@ -212,48 +204,36 @@ impl Sentinels {
     /// Queries one sentinel. `None` if it does not know the master.
     async fn query_one(
         &self,
-        address: Address,
-        connection: Arc<Connection>,
-    ) -> (Address, Result<Option<SentinelReport>, Failure>) {
-        let query = async {
-            let cmds = [
-                report::query("MASTER", &self.master),
-                report::query("GET-MASTER-ADDR-BY-NAME", &self.master),
-                report::my_id(),
-            ];
-            // Sent on one connection, and so in this order.
-            connection.live().await?;
-            let [master, address_reply, id] = cmds.each_ref().map(|cmd| connection.command(cmd, REPLY_LIMIT));
-            let (master, address_reply, id) = join3(master, address_reply, id).await;
-            let (master, address_reply) = match (master, address_reply) {
-                (Ok(master), Ok(address_reply)) => (master.value, address_reply.value),
-                (Err(RequestError::Refused(error)), _) | (_, Err(RequestError::Refused(error))) => {
-                    let is_unknown = error.detail().is_some_and(|text| text.contains("No such master"));
-                    return if is_unknown { Ok(None) } else { Err(failure::connect_failed(&address, error)) };
-                }
-                (Err(RequestError::Failed(failure)), _) | (_, Err(RequestError::Failed(failure))) => {
-                    return Err(failure);
-                }
-            };
-            let sentinel_id = id.ok().and_then(|Reply { value, .. }| report::text(&value));
-            let sentinel_id = sentinel_id.unwrap_or_else(|| address.to_string());
-            match SentinelReport::read(sentinel_id, &master, &address_reply) {
-                Some(report) => Ok(Some(report)),
-                None => Err(Failure::unavailable("the reply cannot be decoded")),
-            }
+        address: &Address,
+        connection: &Arc<Connection>,
+    ) -> Result<Option<SentinelReport>, Failure> {
+        let cmds = [
+            report::query("MASTER", &self.master),
+            report::query("GET-MASTER-ADDR-BY-NAME", &self.master),
+            redis::cmd("SENTINEL").arg("MYID").take(),
+        ];
+        // Sent on one connection, and so in this order.
+        connection.live().await?;
+        let [master, master_address, id] = cmds.each_ref().map(|cmd| connection.command(cmd, REPLY_LIMIT));
+        let (master, master_address, id) = join3(master, master_address, id).await;
+        let (master, master_address) = match master.and_then(|master| Ok((master, master_address?))) {
+            Ok(replies) => replies,
+            Err(failure) if failure::has_detail(&failure, "No such master") => return Ok(None),
+            Err(failure) => return Err(failure::query_failed(address, failure)),
         };
-        let reply = tokio::time::timeout(REPLY_LIMIT, query).await;
-        let late = || Err(Failure::unavailable(format!("no reply within {REPLY_LIMIT:?}")));
-        (address.clone(), reply.unwrap_or_else(|_| late()))
+        let sentinel_id = id.ok().and_then(|id| redis::from_redis_value(id.value).ok());
+        // A user may lack the permission for it.
+        let sentinel_id = sentinel_id.unwrap_or_else(|| address.to_string());
+        let report = SentinelReport::read(sentinel_id, &master.value, &master_address.value);
+        report.map(Some).ok_or_else(|| Failure::unavailable("the reply cannot be decoded"))
     }
 
     async fn query_other_sentinels(&self, address: &Address) -> Vec<Address> {
-        let connection =
-            self.connections.lock().get(&address.to_string()).map(|(_, connection)| Arc::clone(connection));
+        let connection = self.connections.lock().get(address).cloned();
         let Some(connection) = connection else { return Vec::new() };
         let cmd = report::query("SENTINELS", &self.master);
-        match tokio::time::timeout(REPLY_LIMIT, connection.command(&cmd, REPLY_LIMIT)).await {
-            Ok(Ok(Reply { value, .. })) => report::others(&value),
+        match timeout(REPLY_LIMIT, connection.command(&cmd, REPLY_LIMIT)).await {
+            Ok(Ok(reply)) => report::others(&reply.value),
             _ => Vec::new(),
         }
     }
@@ -282,16 +262,6 @@ fn distinct_sentinels(reports: &[(Address, SentinelReport)]) -> usize {
     ids.len()
 }
 
-impl Replies {
-    fn note_failure(&mut self, address: &Address, failure: Failure) {
-        if matches!(failure.kind, FailureKind::Denied(_)) {
-            self.denial = Some(failure);
-        } else {
-            self.failures.push(format!("{address}: {failure}"));
-        }
-    }
-}
-
 impl MasterFinder for Sentinels {
     /// # Errors
     ///
@@ -313,17 +283,8 @@ impl MasterFinder for Sentinels {
         .boxed()
     }
 
-    fn epoch(&self) -> u64 {
-        self.known.borrow().as_ref().map_or(0, |known| known.resolved.epoch)
-    }
-
-    fn wait_for_epoch_above(&self, epoch: u64) -> BoxFuture<'_, ()> {
-        let mut known = self.known.subscribe();
-        let is_above = move |known: &Option<KnownMaster>| {
-            known.as_ref().is_some_and(|known| known.resolved.epoch > epoch)
-        };
-        // Fails only if the sender is dropped, which `self` owns.
-        async move { drop(known.wait_for(is_above).await) }.boxed()
+    fn epoch(&self) -> &watch::Sender<u64> {
+        &self.epoch
     }
 }
 

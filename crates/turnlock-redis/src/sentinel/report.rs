@@ -1,6 +1,8 @@
 //! Commands to sentinels, and their replies.
 
-use redis::{Cmd, Value};
+use std::collections::HashMap;
+
+use redis::{Cmd, Value, from_redis_value_ref};
 
 use crate::access::Address;
 
@@ -18,16 +20,7 @@ pub(super) struct SentinelReport {
 
 /// Builds `SENTINEL subcommand master`.
 pub(super) fn query(subcommand: &str, master: &str) -> Cmd {
-    let mut cmd = redis::cmd("SENTINEL");
-    cmd.arg(subcommand).arg(master);
-    cmd
-}
-
-/// Builds the query for the id of a sentinel. Without a reply, its address is used.
-pub(super) fn my_id() -> Cmd {
-    let mut cmd = redis::cmd("SENTINEL");
-    cmd.arg("MYID");
-    cmd
+    redis::cmd("SENTINEL").arg(subcommand).arg(master).take()
 }
 
 impl SentinelReport {
@@ -36,41 +29,25 @@ impl SentinelReport {
     /// During a fail-over the first already has the new epoch, but the old address; only the second has the address of
     /// the promoted server. In this order, an address can be newer than its epoch, but never older.
     pub(super) fn read(sentinel_id: String, master: &Value, address: &Value) -> Option<Self> {
-        let Value::Array(address) = address else { return None };
-        let [host, port] = &address[..] else { return None };
+        let (host, port): (String, u16) = from_redis_value_ref(address).ok()?;
+        let master: Fields = from_redis_value_ref(master).ok()?;
         Some(Self {
             sentinel_id,
-            address: Address::tcp(&text(host)?, text(port)?.parse().ok()?),
-            config_epoch: field(master, "config-epoch")?.parse().ok()?,
-            others: field(master, "num-other-sentinels")?.parse().ok()?,
+            address: Address::tcp(&host, port),
+            config_epoch: master.get("config-epoch")?.parse().ok()?,
+            others: master.get("num-other-sentinels")?.parse().ok()?,
         })
     }
 }
 
+/// The state of a server, by names.
+type Fields = HashMap<String, String>;
+
 /// Decodes the reply to `SENTINEL SENTINELS`.
 pub(super) fn others(reply: &Value) -> Vec<Address> {
-    match reply {
-        Value::Array(sentinels) => sentinels.iter().filter_map(address).collect(),
-        _ => Vec::new(),
-    }
-}
-
-fn address(fields: &Value) -> Option<Address> {
-    Some(Address::tcp(&field(fields, "ip")?, field(fields, "port")?.parse().ok()?))
-}
-
-pub(super) fn text(value: &Value) -> Option<String> {
-    match value {
-        Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
-        _ => None,
-    }
-}
-
-/// Finds a value by its name in a list that alternates names and values.
-fn field(fields: &Value, name: &str) -> Option<String> {
-    let Value::Array(fields) = fields else { return None };
-    let pair = fields.chunks_exact(2).find(|pair| text(&pair[0]).as_deref() == Some(name))?;
-    text(&pair[1])
+    let sentinels: Vec<Fields> = from_redis_value_ref(reply).unwrap_or_default();
+    let address = |fields: &Fields| Some(Address::tcp(fields.get("ip")?, fields.get("port")?.parse().ok()?));
+    sentinels.iter().filter_map(address).collect()
 }
 
 #[cfg(test)]

@@ -16,15 +16,15 @@ use turnlock_core::{Kind, LockName, OwnerId};
 use turnlock_testkit::{FaultProxy, RedisServer, within};
 
 use super::histories::{STEP_OPTIONS, lease};
-use crate::batch::{self, QueuedStep};
+use crate::batch::{self, Outcome, QueuedStep};
 use crate::connection::Connection;
-use crate::reply::{Reply, RequestError};
+use crate::reply::Reply;
 use crate::script_call::{By, ScriptCall};
 use crate::store::Topology;
 use crate::tests::{connected, connected_as};
 use turnlock_store::Secret;
 
-use crate::{Access, Redis, steps};
+use crate::{Access, Redis, failure, steps};
 use turnlock_store::{Caller, Failure, FailureKind, StepOptions, StepReply};
 
 const LIMIT: Duration = Duration::from_secs(10);
@@ -220,7 +220,7 @@ async fn each_step_waits_at_most_for_its_own_limit() {
 }
 
 /// Builds a step of a batch, and the receiver of its outcome.
-fn step(name: &LockName, deadline: Instant) -> (QueuedStep, oneshot::Receiver<Result<Reply, RequestError>>) {
+fn step(name: &LockName, deadline: Instant) -> (QueuedStep, oneshot::Receiver<Outcome>) {
     let (reply_to, reply) = oneshot::channel();
     let call = script_call(Step::Acquire(Claim::new(name, &owner(1), 1), options()));
     let connecting = Duration::ZERO;
@@ -232,9 +232,9 @@ fn script_call(step: Step) -> ScriptCall {
 }
 
 /// Returns the failure of a step that got no reply.
-fn failure_of(outcome: Result<Reply, RequestError>) -> Failure {
+fn failure_of(outcome: Outcome) -> Failure {
     match outcome {
-        Err(RequestError::Failed(failure)) => failure,
+        Err(failure) if failure::error_reply(&failure).is_none() => failure,
         outcome => panic!("not sent, and not {outcome:?}"),
     }
 }
@@ -378,10 +378,9 @@ fn a_batch_does_what_its_steps_do_alone() {
     outcome.expect("the same");
 }
 
-fn reply_of(outcome: Result<Reply, RequestError>) -> Result<Value, RedisError> {
+fn reply_of(outcome: Outcome) -> Result<Value, RedisError> {
     match outcome {
         Ok(reply) => Ok(reply.value),
-        Err(RequestError::Refused(error)) => Err(error),
-        Err(RequestError::Failed(failure)) => panic!("{failure}"),
+        Err(failure) => Err(failure::error_reply(&failure).unwrap_or_else(|| panic!("{failure}")).clone()),
     }
 }

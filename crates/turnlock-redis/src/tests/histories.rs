@@ -10,7 +10,7 @@ use proptest::test_runner::{Config, TestCaseResult, TestRunner};
 use redis::AsyncCommands;
 use redis::aio::{MultiplexedConnection, PubSubStream};
 use turnlock_core::model::{
-    AcquireOptions, Acquired, Claim, CounterOp, Item, Notification, Now, Renewed, Snapshot,
+    AcquireOptions, Acquired, Claim, CounterOp, Item, Notification, Now, Renewed, Reply, Snapshot, Step,
 };
 use turnlock_core::{Kind, Lease, LockName, OwnerId};
 use turnlock_testkit::{RedisServer, ServerProgram};
@@ -18,7 +18,7 @@ use turnlock_testkit::{RedisServer, ServerProgram};
 use crate::Redis;
 use crate::tests::connected;
 use turnlock_store::clock;
-use turnlock_store::{Caller, FairWaiter, Renewal, StepOptions};
+use turnlock_store::{Caller, StepOptions};
 
 const LIMIT: Duration = Duration::from_secs(10);
 
@@ -196,7 +196,9 @@ async fn compare(fixture: &Fixture, case: &Case, history: &[Op], expire: Expire)
         );
         let before = now();
         let actual = fixture.redis.inspect(&case.name, LIMIT).await.expect("a reply").value;
-        let expected = model.snapshot(before, case.name.kind()).expect("of this kind");
+        let inspect = Step::Inspect(case.name.clone());
+        let (expected, _) = model.apply(before, &inspect).expect("of this kind");
+        let Reply::Snapshot(expected) = expected else { panic!("{expected:?}") };
         drift = drift.max(clock::now().since(before.moment));
         prop_assert!(
             same_snapshot(&actual, &expected, drift),
@@ -229,8 +231,9 @@ async fn step(
             };
             let options = AcquireOptions { lease: lease(millis), waits, highest_token: 0 };
             let actual = redis.acquire(claim.clone(), options, STEP_OPTIONS).await.expect("a reply").value;
-            let (expected, wake) = model.acquire(now, &claim, &options).expect("of this kind");
+            let (expected, wake) = model.apply(now, &Step::Acquire(claim, options)).expect("of this kind");
             *drift = (*drift).max(clock::now().since(now.moment));
+            let Reply::Acquired(expected) = expected else { panic!("{op:?}: {expected:?}") };
             prop_assert!(same_reply(actual, expected, *drift), "{op:?}: {actual:?}, the model {expected:?}");
             Ok(wake)
         }
@@ -238,59 +241,62 @@ async fn step(
             let name = name(kind);
             let claim = Claim { permits, unsure, ..Claim::new(&name, owner(index), target) };
             let actual = redis.release(claim.clone(), LIMIT).await.expect("a reply").value;
-            let (expected, wake) = model.release(now, &claim).expect("of this kind");
-            prop_assert_eq!(actual, expected, "{:?}", op);
+            let (expected, wake) = model.apply(now, &Step::Release(claim)).expect("of this kind");
+            prop_assert_eq!(Reply::Released(actual), expected, "{:?}", op);
             Ok(wake)
         }
         Op::Renew { kind, owner: index, permits, lease: millis } => {
-            let line =
-                Renewal { name: name(kind), owner: owner(index).clone(), permits, lease: millis.map(lease) };
-            let actual = redis.renew(std::slice::from_ref(&line), STEP_OPTIONS).await.expect("a reply").value;
-            let before = model.snapshot(now, kind).expect("of this kind");
-            let expected = model.renew(now, &line.claim(), line.lease).expect("of this kind");
+            let lease = millis.map(lease);
+            let step = Step::Renew(Claim { permits, ..Claim::new(&name(kind), owner(index), 1) }, lease);
+            let actual = redis.call_batch(vec![step.clone()], STEP_OPTIONS).await.expect("a reply").value;
+            let before = model.snapshot(now);
+            let (expected, wake) = model.apply(now, &step).expect("of this kind");
             // Whether the remaining lease counts as longer may depend on the time between two steps.
             let is_close = |rest: Duration| {
-                let bound = line.lease.map(|lease| lease.as_duration() + lease.margin());
+                let bound = lease.map(|lease| lease.as_duration() + lease.margin());
                 bound.is_some_and(|bound| rest.abs_diff(bound) < CLOSE)
             };
             let rests = before.holders.iter().filter_map(|holder| holder.ttl).chain(before.ttl);
-            let is_either = rests.into_iter().any(is_close) && expected != Renewed::NotHeld;
-            let is_same = actual == [Some(expected)] || is_either && actual != [Some(Renewed::NotHeld)];
+            let not_held = Reply::Renewed(Renewed::NotHeld);
+            let is_either = rests.into_iter().any(is_close) && expected != not_held;
+            let is_same = actual == [Some(expected.clone())] || is_either && actual != [Some(not_held)];
             prop_assert!(is_same, "{op:?}: {actual:?}, the model {expected:?}");
-            Ok(Notification::None)
+            Ok(wake)
         }
         Op::UnlockAfter { kind, owner: index, permits, lease: millis } => {
             let name = name(kind);
-            let claim = Claim { permits, ..Claim::new(&name, owner(index), 1) };
-            let actual =
-                redis.unlock_after(claim.clone(), lease(millis), STEP_OPTIONS).await.expect("a reply").value;
-            let (expected, wake) = model.unlock_after(now, &claim, lease(millis)).expect("of this kind");
-            prop_assert_eq!(actual, expected, "{:?}", op);
+            let (claim, lease) = (Claim { permits, ..Claim::new(&name, owner(index), 1) }, lease(millis));
+            let actual = redis.unlock_after(claim.clone(), lease, STEP_OPTIONS).await.expect("a reply").value;
+            let step = Step::SetLease { claim, lease, outlasts_client: true };
+            let (expected, wake) = model.apply(now, &step).expect("of this kind");
+            prop_assert_eq!(Reply::Renewed(actual), expected, "{:?}", op);
             Ok(wake)
         }
         Op::ForceUnlock { kind } => {
             let actual = redis.force_unlock(&name(kind), LIMIT).await.expect("a reply").value;
-            let (expected, wake) = model.force_unlock(now, kind).expect("of this kind");
-            prop_assert_eq!(actual, expected, "{:?}", op);
+            let (expected, wake) = model.apply(now, &Step::ForceUnlock(name(kind))).expect("of this kind");
+            prop_assert_eq!(Reply::ForceUnlocked(actual), expected, "{:?}", op);
             Ok(wake)
         }
         Op::Perform { op, request } => {
             let request = &case.requests[request];
             let actual = redis.perform(&case.name, op, request, LIMIT).await.expect("a reply").value;
-            let (expected, wake) = model.perform(now, case.name.kind(), op, request).expect("of this kind");
-            prop_assert_eq!(actual, expected, "{:?}", op);
+            let step = Step::Perform(case.name.clone(), op, request.clone());
+            let (expected, wake) = model.apply(now, &step).expect("of this kind");
+            prop_assert_eq!(Reply::Number(actual), expected, "{:?}", op);
             Ok(wake)
         }
         Op::Forget { which } => {
             let request = case.owners.iter().chain(&case.requests).nth(which).expect("one of them");
             redis.forget(&case.name, request, LIMIT).await.expect("a reply");
-            model.forget(case.name.kind(), request).expect("of this kind");
-            Ok(Notification::None)
+            let step = Step::Forget(case.name.clone(), request.clone());
+            let (_, wake) = model.apply(now, &step).expect("of this kind");
+            Ok(wake)
         }
         Op::Heartbeat { owner: index } => {
-            let waiter = FairWaiter { name: case.name.clone(), owner: owner(index).clone() };
-            let actual = redis.heartbeat(std::slice::from_ref(&waiter), LIMIT).await.expect("a reply").value;
-            let (expected, wake) = model.heartbeat(now, &waiter.owner).expect("of this kind");
+            let step = Step::Heartbeat(case.name.clone(), owner(index).clone());
+            let actual = redis.call_batch(vec![step.clone()], STEP_OPTIONS).await.expect("a reply").value;
+            let (expected, wake) = model.apply(now, &step).expect("of this kind");
             prop_assert_eq!(actual, vec![Some(expected)], "{:?}", op);
             Ok(wake)
         }

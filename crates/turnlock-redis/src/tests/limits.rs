@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
-use turnlock_core::model::{AcquireOptions, Acquired, Claim, CounterOp, Released, Renewed, Role};
+use turnlock_core::model::{
+    AcquireOptions, Acquired, Claim, CounterOp, Released, Renewed, Reply, Role, Step,
+};
 use turnlock_core::request::REMEMBERED_FOR;
 use turnlock_core::{Kind, LockName, OwnerId};
 use turnlock_testkit::RedisServer;
@@ -12,7 +14,7 @@ use turnlock_testkit::RedisServer;
 use super::histories::{STEP_OPTIONS, lease};
 use crate::tests::connected;
 use crate::{Redis, steps};
-use turnlock_store::{Failure, FailureKind, Renewal};
+use turnlock_store::{Failure, FailureKind};
 
 const LIMIT: Duration = Duration::from_secs(10);
 const ID: &str = "000102030405060708090a0b0c0d0eff";
@@ -61,9 +63,9 @@ fn name(kind: Kind) -> LockName {
     LockName::of(kind, "", kind.label()).expect("a good name")
 }
 
-fn renewal(name: &LockName, permits: u32) -> Renewal {
+fn renewal(name: &LockName, permits: u32) -> Step {
     let owner = OwnerId::from_wire(ID);
-    Renewal { name: name.clone(), owner, permits, lease: Some(lease(90_000)) }
+    Step::Renew(Claim { permits, ..Claim::new(name, &owner, 1) }, Some(lease(90_000)))
 }
 
 fn is_corrupt<T>(outcome: &Result<T, Failure>) -> bool {
@@ -88,8 +90,8 @@ async fn out_of_memory_releases_succeed_and_acquires_fail() {
         // A copy of the first request is granted all the same.
         assert_eq!(fixture.acquire(name, ID, 2).await.expect("a reply"), Acquired::Granted);
         if name.kind() == Kind::Permits {
-            let renewal = fixture.redis.renew(&[renewal(name, 2)], STEP_OPTIONS).await.expect("a reply");
-            assert_eq!(renewal.value, [Some(Renewed::Renewed)]);
+            let renewal = fixture.redis.call_batch(vec![renewal(name, 2)], STEP_OPTIONS).await;
+            assert_eq!(renewal.expect("a reply").value, [Some(Reply::Renewed(Renewed::Renewed))]);
         }
         assert_eq!(fixture.release(name, ID, 2).await.expect("a reply"), Released::Freed);
         assert_eq!(fixture.number(name).await, Some(3));
@@ -245,9 +247,10 @@ async fn renewal_lines_are_independent_and_a_hold_may_be_large() {
     assert_eq!(fixture.number(&one).await, Some(999));
     assert_eq!(fixture.acquire(&three, ID, 1).await.expect("a reply"), Acquired::Granted);
     fixture.run(&["SET", &two.below("timeout"), "a foreign key"]).await;
-    let lines = [renewal(&one, 9_000), renewal(&two, 1), renewal(&three, 2), renewal(&three, 1)];
-    let outcomes = fixture.redis.renew(&lines, STEP_OPTIONS).await.expect("a reply").value;
-    assert_eq!(outcomes, [Some(Renewed::Renewed), None, Some(Renewed::NotHeld), Some(Renewed::Renewed)]);
+    let steps = vec![renewal(&one, 9_000), renewal(&two, 1), renewal(&three, 2), renewal(&three, 1)];
+    let outcomes = fixture.redis.call_batch(steps, STEP_OPTIONS).await.expect("a reply").value;
+    let expected = [Some(Renewed::Renewed), None, Some(Renewed::NotHeld), Some(Renewed::Renewed)];
+    assert_eq!(outcomes, expected.map(|renewed| renewed.map(Reply::Renewed)));
     let snapshot = fixture.redis.inspect(&one, LIMIT).await.expect("a reply").value;
     assert!(snapshot.holders.iter().all(|holder| holder.ttl > Some(Duration::from_secs(80))));
     assert_eq!(fixture.release(&one, ID, 9_000).await.expect("a reply"), Released::Freed);

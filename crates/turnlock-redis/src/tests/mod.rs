@@ -12,9 +12,25 @@ mod replicated;
 mod semaphore;
 mod writes;
 
+use std::time::Duration;
+
 use turnlock_testkit::RedisServer;
 
-use super::{Access, Address, Redis, Shape, Target};
+use super::{Access, Address, ClusterMessages, Redis, Servers, Target};
+
+impl Access {
+    /// Settings for a server without authentication.
+    pub(super) fn for_tests() -> Self {
+        Self {
+            username: None,
+            password: None,
+            database: 0,
+            client_name: None,
+            connect_limit: Duration::from_secs(5),
+            tls: None,
+        }
+    }
+}
 
 /// Connects the store to a test server.
 async fn connected(server: &RedisServer) -> Redis {
@@ -23,8 +39,10 @@ async fn connected(server: &RedisServer) -> Redis {
 
 /// Connects to another port, as a fault proxy has, or as another user.
 async fn connected_as(port: u16, access: Access) -> Redis {
-    let shape = Shape::Single(Address::tcp("127.0.0.1", port));
-    Redis::connect(Target { shape, access }).await.expect("a connection")
+    let servers = Servers::One(Address::tcp("127.0.0.1", port));
+    let (sentinel_access, messages) = (access.clone(), ClusterMessages::Auto);
+    let target = Target { servers, access, sentinel_access, messages };
+    Redis::connect(target).await.expect("a connection")
 }
 
 /// The typed calls of the store.

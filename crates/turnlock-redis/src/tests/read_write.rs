@@ -4,7 +4,9 @@ use futures_util::StreamExt;
 use proptest::prelude::*;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncCommands, Cmd, FromRedisValue};
-use turnlock_core::model::{AcquireOptions, Acquired, Claim, Item, Released, Renewed, Role, Snapshot};
+use turnlock_core::model::{
+    AcquireOptions, Acquired, Claim, Item, Released, Renewed, Reply, Role, Snapshot, Step,
+};
 use turnlock_core::{Kind, LockName, OwnerId};
 use turnlock_testkit::RedisServer;
 
@@ -13,7 +15,7 @@ use super::histories::{
 };
 use crate::Redis;
 use crate::tests::connected;
-use turnlock_store::{FailureKind, Renewal};
+use turnlock_store::FailureKind;
 
 const LIMIT: Duration = Duration::from_secs(10);
 
@@ -123,14 +125,17 @@ impl Fixture {
     }
 
     async fn renew(&self, lines: &[(Kind, &str, &str)], millis: u64) -> Vec<Option<Renewed>> {
-        let line = |&(side, key, owner): &(Kind, &str, &str)| Renewal {
-            name: LockName::of(side, "", key).expect("a good name"),
-            owner: OwnerId::from_wire(owner),
-            permits: 1,
-            lease: Some(lease(millis)),
+        let step = |&(side, key, owner): &(Kind, &str, &str)| {
+            let name = LockName::of(side, "", key).expect("a good name");
+            Step::Renew(Claim::new(&name, &OwnerId::from_wire(owner), 1), Some(lease(millis)))
         };
-        let lines: Vec<_> = lines.iter().map(line).collect();
-        self.redis.renew(&lines, STEP_OPTIONS).await.expect("a reply").value
+        let steps = lines.iter().map(step).collect();
+        let replies = self.redis.call_batch(steps, STEP_OPTIONS).await.expect("a reply").value;
+        let renewed = |reply| match reply {
+            Reply::Renewed(renewed) => renewed,
+            other => panic!("the reply to a renewal, and not {other:?}"),
+        };
+        replies.into_iter().map(|reply| reply.map(renewed)).collect()
     }
 
     async fn snapshot(&self) -> Snapshot {

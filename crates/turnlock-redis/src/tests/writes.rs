@@ -4,13 +4,12 @@
 //! request on a new connection would count as acknowledged by all.
 
 use redis::aio::MultiplexedConnection;
-use turnlock_core::model::{AcquireOptions, Acquired, Claim, CounterOp, Renewed};
+use turnlock_core::model::{AcquireOptions, Acquired, Claim, CounterOp, Renewed, Reply, Step};
 use turnlock_core::{Kind, LockName, OwnerId};
 use turnlock_testkit::RedisServer;
 
 use super::histories::{STEP_OPTIONS, lease};
 use crate::tests::connected;
-use turnlock_store::Renewal;
 
 const OWNER: &str = "000102030405060708090a0b0c0d0eff";
 
@@ -50,9 +49,10 @@ async fn every_grant_renewal_and_delayed_unlock_is_a_write() {
             continue;
         }
         let before = changes(&mut raw).await;
-        let line = Renewal { name: name.clone(), owner: owner.clone(), permits, lease: Some(lease(30_000)) };
-        let renewed = redis.renew(&[line], STEP_OPTIONS).await.expect("a reply").value;
-        assert_eq!(renewed, [Some(Renewed::Longer)], "{kind:?}");
+        let claim = Claim { permits, ..Claim::new(&name, &owner, 1) };
+        let step = Step::Renew(claim, Some(lease(30_000)));
+        let renewed = redis.call_batch(vec![step], STEP_OPTIONS).await.expect("a reply").value;
+        assert_eq!(renewed, [Some(Reply::Renewed(Renewed::Longer))], "{kind:?}");
         assert!(changes(&mut raw).await > before, "a renewal of {kind:?}");
         let snapshot = redis.inspect(&name, STEP_OPTIONS.limit).await.expect("a reply").value;
         let ttl = snapshot.holders[0].ttl.or(snapshot.ttl);

@@ -4,6 +4,7 @@
 //! own JSON, as far as they are re-exported. `./verify` compares the listing with the one in the repository, and
 //! `./fix` writes that.
 
+use std::collections::HashSet;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -30,8 +31,10 @@ fn main() -> ExitCode {
     let reexports: Vec<_> =
         own.lines().filter_map(|line| line.strip_prefix("pub use ")?.split("::").last()).collect();
     print!("{own}");
+    // An item that its crate re-exports itself is listed there more than once.
+    let mut printed = HashSet::new();
     for line in others.iter().flat_map(|other| other.lines()) {
-        if reexports.iter().any(|name| is_about(line, name)) {
+        if reexports.iter().any(|name| is_about(line, name)) && printed.insert(line) {
             println!("{line}");
         }
     }

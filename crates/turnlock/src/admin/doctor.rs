@@ -13,7 +13,7 @@ use turnlock_core::LockName;
 use turnlock_store::{ClientProfile, ReleaseMessages};
 pub use turnlock_store::{Finding, Level, Topic};
 
-use crate::engine::{Join, Shared};
+use crate::engine::{Engine, Join, Wakeup};
 
 /// The findings of [`Client::doctor`](crate::Client::doctor).
 ///
@@ -44,23 +44,14 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, finding) in self.findings.iter().enumerate() {
-            if i > 0 {
-                f.write_str("\n\n")?;
-            }
-            finding.fmt(f)?;
-        }
-        Ok(())
+        let paragraphs: Vec<_> = self.findings.iter().map(ToString::to_string).collect();
+        f.write_str(&paragraphs.join("\n\n"))
     }
 }
 
 /// Lets the store examine itself. Probes have names that begin with `name_prefix`.
-pub(crate) async fn examine(shared: &Shared, name_prefix: Option<&str>) -> Report {
-    let Some(examination) = shared.store.examination() else {
-        let text = "This store has no checks.";
-        return Report::new(vec![Finding::new(Level::Unknown, Topic::Server, text)]);
-    };
-    let settings = &shared.settings;
+pub(crate) async fn examine(engine: &Engine, name_prefix: Option<&str>) -> Report {
+    let settings = &engine.settings;
     let limit = settings.usual_limit();
     let client = ClientProfile {
         key_prefix: settings.key_prefix.clone(),
@@ -70,14 +61,14 @@ pub(crate) async fn examine(shared: &Shared, name_prefix: Option<&str>) -> Repor
         limit,
         replicas: settings.replicas,
     };
-    Report::new(examination.examine(&client, shared).await)
+    Report::new(engine.store.examination().examine(&client, engine).await)
 }
 
-impl ReleaseMessages for Shared {
+impl ReleaseMessages for Engine {
     #[expect(clippy::async_yields_async, reason = "the subscription comes first, then the message")]
     fn subscribe<'a>(&'a self, name: &'a LockName, limit: Duration) -> BoxFuture<'a, BoxFuture<'static, ()>> {
         Box::pin(async move {
-            let (waiter, _) = self.wait_queues.enter(name, Join::AtEnd);
+            let (waiter, _) = self.wait_queues.enter(name, Join::AtEnd, Wakeup::default());
             waiter.set_subscribed();
             let _ = tokio::time::timeout(limit, self.store.subscribe(name)).await;
             // Discards a wake-up from before the subscription.

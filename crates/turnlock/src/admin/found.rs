@@ -1,7 +1,7 @@
 use futures_util::StreamExt;
 use turnlock_core::{Glob, LockName};
 
-use crate::engine::Shared;
+use crate::engine::Engine;
 use crate::error::IntoError;
 use crate::{Error, Inspection};
 use turnlock_store::{FoundKeys, Search, StepReply};
@@ -20,18 +20,18 @@ pub struct Found {
 const AT_ONCE: usize = 64;
 
 impl Found {
-    pub(crate) async fn search(shared: &Shared, pattern: &str, at_most: usize) -> Result<Self, Error> {
-        let prefix = &shared.settings.key_prefix;
+    pub(crate) async fn search(engine: &Engine, pattern: &str, at_most: usize) -> Result<Self, Error> {
+        let prefix = &engine.settings.key_prefix;
         let search = Search { prefix: prefix.clone(), names: Glob::new(pattern), at_most };
-        let looked = shared.store.find(search, shared.settings.usual_limit()).await;
+        let looked = engine.store.directory().find(search, engine.settings.usual_limit()).await;
         let StepReply { value: FoundKeys { items, mut is_complete }, .. } =
             looked.map_err(|failure| failure.into_error(|| format!("a search for {pattern:?}")))?;
         let names = items
             .iter()
             .filter_map(|(key, kind)| LockName::of(*kind, prefix, key.strip_prefix(&**prefix)?).ok());
         let inspections = names.map(|name| async move {
-            let snapshot = shared.inspect(&name).await;
-            snapshot.map(|snapshot| Inspection::new(shared, &name, snapshot))
+            let snapshot = engine.inspect(&name).await;
+            snapshot.map(|snapshot| Inspection::new(engine, &name, snapshot))
         });
         let inspections =
             futures_util::stream::iter(inspections.collect::<Vec<_>>()).buffer_unordered(AT_ONCE);

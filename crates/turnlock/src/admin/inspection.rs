@@ -5,7 +5,7 @@ use turnlock_core::model::{HolderSnapshot, Snapshot};
 use turnlock_core::{self as core, LockName, OwnerId};
 
 use crate::Kind;
-use crate::engine::Shared;
+use crate::engine::Engine;
 
 /// The state of a lock, a semaphore or a latch on the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,15 +33,13 @@ pub struct Inspection {
 }
 
 impl Inspection {
-    pub(crate) fn new(shared: &Shared, name: &LockName, snapshot: Snapshot) -> Self {
+    pub(crate) fn new(engine: &Engine, name: &LockName, snapshot: Snapshot) -> Self {
         // The id of a permit does not contain its client.
-        let ours: HashSet<OwnerId> = match name.kind() {
-            core::Kind::Permits => {
-                shared.wait_queues.holds(name).iter().flat_map(|hold| hold.permit_ids()).collect()
-            }
-            _ => HashSet::new(),
-        };
-        let is_mine = |owner: &OwnerId| owner.belongs_to(shared.client) || ours.contains(owner);
+        let mut ours = HashSet::new();
+        if name.kind() == core::Kind::Permits {
+            engine.wait_queues.for_holds(name, |hold| ours.extend(hold.permit_ids()));
+        }
+        let is_mine = |owner: &OwnerId| owner.belongs_to(engine.client) || ours.contains(owner);
         let holder = |HolderSnapshot { owner, count, role, ttl, since }| {
             let is_mine = is_mine(&owner);
             Holder { owner, count, role: Role::from_core(role), ttl, is_mine, since }
@@ -52,9 +50,9 @@ impl Inspection {
             kind: Kind::from_core(name.kind()),
             waiting_here: match name.kind() {
                 core::Kind::Fair => {
-                    snapshot.queue.iter().filter(|waiter| waiter.belongs_to(shared.client)).count()
+                    snapshot.queue.iter().filter(|waiter| waiter.belongs_to(engine.client)).count()
                 }
-                _ => shared.wait_queues.waiting(name),
+                _ => engine.wait_queues.waiting(name),
             },
             holders: snapshot.holders.into_iter().map(holder).collect(),
             ttl: snapshot.ttl,

@@ -3,7 +3,6 @@ use std::time::Duration;
 use turnlock_core::{ClientId, OwnerId};
 
 use super::bridge::{Bridge, IntoBlocking};
-use super::client_thread::ClientThread;
 use super::{Latch, Lock, PermitSemaphore, ReadWriteLock, Semaphore};
 use crate::doctor::Report;
 use crate::{Error, Found, Identity, Inspection, Kind, ShutdownReport};
@@ -29,12 +28,11 @@ pub struct Client {
 }
 
 impl Client {
-    pub(super) fn build<F>(connect: F) -> Result<Self, Error>
-    where
-        F: AsyncFnOnce() -> Result<crate::Client, Error> + Send + 'static,
-    {
-        let (thread, inner) = ClientThread::build(connect)?;
-        Ok(Self { bridge: Bridge::new(inner.clone(), thread), inner })
+    pub(super) fn build(
+        connect: impl AsyncFnOnce() -> Result<crate::Client, Error> + Send + 'static,
+    ) -> Result<Self, Error> {
+        let (bridge, inner) = Bridge::connect(connect)?;
+        Ok(Self { inner, bridge })
     }
 
     delegate! { Client:

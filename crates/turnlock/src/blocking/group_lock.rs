@@ -1,19 +1,17 @@
 use std::time::{Duration, Instant};
 
 use super::Lock;
-use super::bridge::{Bridge, IntoBlocking, into_blocking};
+use super::bridge::{Bridge, IntoBlocking, blocking_form};
 use crate::group::Policy;
 use crate::lock::after_body;
 use crate::{All, Error, Inspection, LostMember, Majority, TryAcquire};
 
-/// A handle to several locks as one: [`turnlock::GroupLock`](crate::GroupLock).
-///
-/// The calling thread is the owner of every member, as in Java: it acquires members that it already holds at once.
-#[derive(Clone, Debug)]
-#[must_use = "a handle holds nothing: call `lock()`, `try_lock()` or `try_lock_for()`"]
-pub struct GroupLock<P> {
-    inner: crate::GroupLock<P>,
-    bridge: Bridge,
+blocking_form! {
+    /// A handle to several locks as one: [`turnlock::GroupLock`](crate::GroupLock).
+    ///
+    /// The calling thread is the owner of every member, as in Java: it acquires members that it already holds at once.
+    #[must_use = "a handle holds nothing: call `lock()`, `try_lock()` or `try_lock_for()`"]
+    handle GroupLock<P>
 }
 
 /// A handle to several locks that are acquired together: [`turnlock::MultiLock`](crate::MultiLock).
@@ -104,8 +102,6 @@ impl<P: Policy> GroupLock<P> {
     }
 }
 
-into_blocking!(handle GroupLock<P>);
-
 impl GroupLock<All> {
     delegate! { MultiLock:
         /// Inspects each member.
@@ -125,15 +121,11 @@ impl GroupLock<Majority> {
     }
 }
 
-/// Several held locks: [`turnlock::MultiGuard`](crate::MultiGuard). Dropping it releases them in the background.
-#[must_use = "the locks are released when the guard is dropped: bind it to a variable"]
-#[derive(Debug)]
-pub struct MultiGuard {
-    inner: crate::MultiGuard,
-    bridge: Bridge,
+blocking_form! {
+    /// Several held locks: [`turnlock::MultiGuard`](crate::MultiGuard). Dropping it releases them in the background.
+    #[must_use = "the locks are released when the guard is dropped: bind it to a variable"]
+    guard MultiGuard
 }
-
-into_blocking!(MultiGuard);
 
 impl MultiGuard {
     delegate! { MultiGuard:

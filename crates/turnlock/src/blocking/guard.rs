@@ -1,22 +1,19 @@
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use turnlock_core::{ClientId, Kind, LockName};
+use turnlock_core::LockName;
 
-use super::bridge::{Bridge, IntoBlocking, into_blocking};
+use super::bridge::{Bridge, IntoBlocking, blocking_form};
+use crate::engine::Engine;
 use crate::lock::after_body;
 use crate::{Error, GuardError, LostReason, OwnerId};
 
-/// A held lock: [`turnlock::Guard`](crate::Guard). Dropping it releases the lock in the background.
-#[must_use = "the lock is released when the guard is dropped: bind it to a variable"]
-#[derive(Debug)]
-pub struct Guard {
-    pub(super) inner: crate::Guard,
-    pub(super) bridge: Bridge,
+blocking_form! {
+    /// A held lock: [`turnlock::Guard`](crate::Guard). Dropping it releases the lock in the background.
+    #[must_use = "the lock is released when the guard is dropped: bind it to a variable"]
+    guard Guard
 }
-
-into_blocking!(Guard);
 
 impl Guard {
     delegate! { Guard:
@@ -58,8 +55,7 @@ impl Guard {
     ///
     /// For code that locks in one place and unlocks in another, as in Java.
     pub fn detach(self) {
-        let key = detached_key(self.bridge.client(0).id(), &self.inner.hold().name);
-        DETACHED.with_borrow_mut(|detached| detached.entry(key).or_default().push(self));
+        DETACHED.with_borrow_mut(|detached| detached.push(self));
     }
 
     /// Blocks until the lock is lost: [`turnlock::Guard::lost`](crate::Guard::lost).
@@ -68,15 +64,13 @@ impl Guard {
     }
 
     /// Returns the guard of this lock that the calling thread detached last.
-    pub(super) fn take_detached(client: ClientId, name: &LockName) -> Option<Self> {
+    pub(super) fn take_detached(engine: &Arc<Engine>, name: &LockName) -> Option<Self> {
+        let is_of_lock = |Self { inner: guard, .. }: &Self| {
+            Arc::ptr_eq(&guard.grant.engine, engine) && guard.hold().name == *name
+        };
         DETACHED.with_borrow_mut(|detached| {
-            let key = detached_key(client, name);
-            let guards = detached.get_mut(&key)?;
-            let guard = guards.pop();
-            if guards.is_empty() {
-                detached.remove(&key);
-            }
-            guard
+            let last = detached.iter().rposition(is_of_lock)?;
+            Some(detached.remove(last))
         })
     }
 
@@ -89,13 +83,7 @@ impl Guard {
     }
 }
 
-type DetachedKey = (ClientId, Kind, String);
-
 thread_local! {
     /// The detached guards of this thread. They end with it.
-    static DETACHED: RefCell<HashMap<DetachedKey, Vec<Guard>>> = RefCell::default();
-}
-
-fn detached_key(client: ClientId, name: &LockName) -> DetachedKey {
-    (client, name.kind(), name.as_str().to_owned())
+    static DETACHED: RefCell<Vec<Guard>> = RefCell::default();
 }

@@ -1,31 +1,27 @@
 use std::time::Duration;
 
-use super::bridge::{Bridge, into_blocking};
+use super::bridge::{Bridge, blocking_form};
 use crate::{Error, Inspection};
 
-/// A handle to a count-down latch: [`turnlock::Latch`](crate::Latch).
-///
-/// # Examples
-///
-/// ```
-/// let client = turnlock::blocking::Client::connect("memory://")?;
-/// let ready = client.latch("ready");
-/// ready.try_set_count(1)?;
-/// std::thread::scope(|scope| {
-///     let waiter = scope.spawn(|| ready.wait());
-///     ready.count_down().unwrap();
-///     waiter.join().unwrap()
-/// })?;
-/// # Ok::<(), turnlock::Error>(())
-/// ```
-#[derive(Clone, Debug)]
-#[must_use = "a handle holds nothing: call `wait()` or `count_down()`"]
-pub struct Latch {
-    inner: crate::Latch,
-    bridge: Bridge,
+blocking_form! {
+    /// A handle to a count-down latch: [`turnlock::Latch`](crate::Latch).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let client = turnlock::blocking::Client::connect("memory://")?;
+    /// let ready = client.latch("ready");
+    /// ready.try_set_count(1)?;
+    /// std::thread::scope(|scope| {
+    ///     let waiter = scope.spawn(|| ready.wait());
+    ///     ready.count_down().unwrap();
+    ///     waiter.join().unwrap()
+    /// })?;
+    /// # Ok::<(), turnlock::Error>(())
+    /// ```
+    #[must_use = "a handle holds nothing: call `wait()` or `count_down()`"]
+    handle Latch
 }
-
-into_blocking!(handle Latch);
 
 impl Latch {
     delegate! { Latch:

@@ -1,37 +1,33 @@
 use std::time::Duration;
 
 use super::Guard;
-use super::bridge::{Bridge, IntoBlocking, into_blocking};
+use super::bridge::{Bridge, IntoBlocking, blocking_form};
 use crate::{Error, Inspection, OwnerId, TryAcquire};
 
-/// A handle to a lock: [`turnlock::Lock`](crate::Lock). It holds nothing.
-///
-/// The calling thread is the owner: a thread that holds the lock acquires it again at once. A plain lock is not
-/// reentrant.
-///
-/// # Examples
-///
-/// ```
-/// use std::time::Duration;
-///
-/// let client = turnlock::blocking::Client::connect("memory://")?;
-/// let lock = client.lock("orders:42"); // a handle: holds nothing yet
-///
-/// let guard = lock.lock()?; // waits; renewed while the guard lives
-/// guard.unlock()?;
-///
-/// let guard = lock.with_lease(Duration::from_secs(10)).lock()?; // expires after 10 s
-/// # drop(guard);
-/// # Ok::<(), turnlock::Error>(())
-/// ```
-#[derive(Clone, Debug)]
-#[must_use = "a handle holds nothing: call `lock()`, `try_lock()` or `try_lock_for()`"]
-pub struct Lock {
-    pub(super) inner: crate::Lock,
-    pub(super) bridge: Bridge,
+blocking_form! {
+    /// A handle to a lock: [`turnlock::Lock`](crate::Lock). It holds nothing.
+    ///
+    /// The calling thread is the owner: a thread that holds the lock acquires it again at once. A plain lock is not
+    /// reentrant.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let client = turnlock::blocking::Client::connect("memory://")?;
+    /// let lock = client.lock("orders:42"); // a handle: holds nothing yet
+    ///
+    /// let guard = lock.lock()?; // waits; renewed while the guard lives
+    /// guard.unlock()?;
+    ///
+    /// let guard = lock.with_lease(Duration::from_secs(10)).lock()?; // expires after 10 s
+    /// # drop(guard);
+    /// # Ok::<(), turnlock::Error>(())
+    /// ```
+    #[must_use = "a handle holds nothing: call `lock()`, `try_lock()` or `try_lock_for()`"]
+    handle Lock
 }
-
-into_blocking!(handle Lock);
 
 impl Lock {
     delegate! { Lock:
@@ -65,8 +61,8 @@ impl Lock {
     ///
     /// [`Error::NotHeld`] if there is none. [`Error::Lost`] if the lock was lost since.
     pub fn unlock(&self) -> Result<(), Error> {
-        let name = self.inner.checked_name()?;
-        match Guard::take_detached(self.bridge.client(0).id(), name) {
+        let named = &self.inner.named;
+        match Guard::take_detached(&named.engine, named.checked()?) {
             Some(guard) => guard.unlock(),
             None => Err(Error::NotHeld { name: self.name().to_owned(), owner: "this thread".to_owned() }),
         }

@@ -24,7 +24,6 @@
 mod bridge;
 mod builder;
 mod client;
-mod client_thread;
 mod group_lock;
 mod guard;
 mod interrupt;

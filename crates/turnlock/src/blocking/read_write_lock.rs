@@ -1,34 +1,30 @@
 use std::ops::Deref;
 use std::time::Duration;
 
-use super::bridge::{Bridge, IntoBlocking, into_blocking};
+use super::bridge::{Bridge, IntoBlocking, blocking_form};
 use super::{Guard, Lock};
 use crate::{Error, GuardError, Inspection, TryAcquire};
 
-/// A handle to a lock for many readers or one writer: [`turnlock::ReadWriteLock`](crate::ReadWriteLock).
-///
-/// The calling thread is the owner.
-///
-/// # Examples
-///
-/// ```
-/// let client = turnlock::blocking::Client::connect("memory://")?;
-/// let catalogue = client.read_write_lock("catalogue");
-/// let writer = catalogue.write()?;
-/// let reader = catalogue.read()?; // the same thread can read while it writes
-/// writer.unlock()?; // and continue to read: a downgrade
-/// assert!(matches!(catalogue.write(), Err(turnlock::Error::WouldDeadlock { .. })));
-/// # drop(reader);
-/// # Ok::<(), turnlock::Error>(())
-/// ```
-#[derive(Clone, Debug)]
-#[must_use = "a handle holds nothing: call `read()` or `write()`"]
-pub struct ReadWriteLock {
-    inner: crate::ReadWriteLock,
-    bridge: Bridge,
+blocking_form! {
+    /// A handle to a lock for many readers or one writer: [`turnlock::ReadWriteLock`](crate::ReadWriteLock).
+    ///
+    /// The calling thread is the owner.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let client = turnlock::blocking::Client::connect("memory://")?;
+    /// let catalogue = client.read_write_lock("catalogue");
+    /// let writer = catalogue.write()?;
+    /// let reader = catalogue.read()?; // the same thread can read while it writes
+    /// writer.unlock()?; // and continue to read: a downgrade
+    /// assert!(matches!(catalogue.write(), Err(turnlock::Error::WouldDeadlock { .. })));
+    /// # drop(reader);
+    /// # Ok::<(), turnlock::Error>(())
+    /// ```
+    #[must_use = "a handle holds nothing: call `read()` or `write()`"]
+    handle ReadWriteLock
 }
-
-into_blocking!(handle ReadWriteLock);
 
 impl ReadWriteLock {
     delegate! { ReadWriteLock:

@@ -1,27 +1,25 @@
 use std::time::{Duration, Instant};
 
-use super::bridge::{Bridge, IntoBlocking, into_blocking};
+use super::bridge::{Bridge, IntoBlocking, blocking_form};
 use crate::permits::SemaphoreKind;
 use crate::{Error, GuardError, Inspection, Leased, LostReason, TryAcquire, Unleased};
 
-/// A handle to a semaphore whose permits have no lease: [`turnlock::Semaphore`](crate::Semaphore).
-///
-/// # Examples
-///
-/// ```
-/// let client = turnlock::blocking::Client::connect("memory://")?;
-/// let slots = client.semaphore("slots");
-/// slots.try_set_permits(1)?;
-/// let permit = slots.acquire(1)?;
-/// assert!(slots.try_acquire(1)?.is_busy());
-/// permit.release()?;
-/// # Ok::<(), turnlock::Error>(())
-/// ```
-#[derive(Clone, Debug)]
-#[must_use = "a handle holds nothing: call `acquire()`, `try_acquire()` or `try_acquire_for()`"]
-pub struct Semaphore<K = Unleased> {
-    inner: crate::Semaphore<K>,
-    bridge: Bridge,
+blocking_form! {
+    /// A handle to a semaphore whose permits have no lease: [`turnlock::Semaphore`](crate::Semaphore).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let client = turnlock::blocking::Client::connect("memory://")?;
+    /// let slots = client.semaphore("slots");
+    /// slots.try_set_permits(1)?;
+    /// let permit = slots.acquire(1)?;
+    /// assert!(slots.try_acquire(1)?.is_busy());
+    /// permit.release()?;
+    /// # Ok::<(), turnlock::Error>(())
+    /// ```
+    #[must_use = "a handle holds nothing: call `acquire()`, `try_acquire()` or `try_acquire_for()`"]
+    handle Semaphore<K = Unleased>
 }
 
 /// A handle to a semaphore whose permits have leases: [`turnlock::PermitSemaphore`](crate::PermitSemaphore).
@@ -38,8 +36,6 @@ pub struct Semaphore<K = Unleased> {
 /// # Ok::<(), turnlock::Error>(())
 /// ```
 pub type PermitSemaphore = Semaphore<Leased>;
-
-into_blocking!(handle Semaphore<K>);
 
 #[expect(private_bounds, reason = "there are two kinds, and users add none")]
 impl<K: SemaphoreKind> Semaphore<K> {
@@ -85,15 +81,11 @@ impl Semaphore<Leased> {
     }
 }
 
-/// Permits of a semaphore: [`turnlock::Permits`](crate::Permits). Dropping it releases them in the background.
-#[must_use = "the permits are released when this is dropped: bind it to a variable"]
-#[derive(Debug)]
-pub struct Permits {
-    inner: crate::Permits,
-    bridge: Bridge,
+blocking_form! {
+    /// Permits of a semaphore: [`turnlock::Permits`](crate::Permits). Dropping it releases them in the background.
+    #[must_use = "the permits are released when this is dropped: bind it to a variable"]
+    guard Permits
 }
-
-into_blocking!(Permits);
 
 impl Permits {
     delegate! { Permits:

@@ -9,7 +9,7 @@ use turnlock_core::ClientId;
 use turnlock_file::{File, StorePath};
 #[cfg(feature = "redis")]
 use turnlock_redis::{ClusterMessages, Redis, Servers, Tls};
-use turnlock_store::Secret;
+use turnlock_store::{Memory, MemoryStore, Secret, Store};
 
 use super::Settings;
 use super::store_url::{Location, StoreUrl};
@@ -19,8 +19,6 @@ use crate::engine::{CheckedSettings, Engine};
 use crate::error::Error;
 #[cfg(any(feature = "redis", all(feature = "file", unix)))]
 use crate::error::IntoError;
-use turnlock_store::Store;
-use turnlock_store::{Memory, MemoryStore};
 
 /// The options of a client. [`Client::builder`] makes one.
 ///
@@ -211,16 +209,11 @@ impl Builder {
     ///
     /// On a runtime without timers.
     pub async fn connect(mut self, url: &str) -> Result<Client, Error> {
-        match &self.settings.url {
-            Some(set) if set.reveal() != url => Err(Error::bad_setting(
-                "url",
-                "differs between the settings and the call; set it in one place only",
-            )),
-            _ => {
-                self.settings.url = Some(Secret::new(url));
-                self.open().await
-            }
+        if self.settings.url.replace(Secret::new(url)).is_some_and(|set| set.reveal() != url) {
+            let reason = "differs between the settings and the call; set it in one place only";
+            return Err(Error::bad_setting("url", reason));
         }
+        self.open().await
     }
 
     /// Connects to the store of the `url` in the [`Settings`] that the builder was made from.
@@ -238,10 +231,8 @@ impl Builder {
     )]
     pub async fn open(mut self) -> Result<Client, Error> {
         let Some(url) = self.settings.url.take() else {
-            return Err(Error::bad_setting(
-                "url",
-                "not set; set the URL of a store, as redis://127.0.0.1:6379",
-            ));
+            let reason = "not set; set the URL of a store, as redis://127.0.0.1:6379";
+            return Err(Error::bad_setting("url", reason));
         };
         let StoreUrl { store, settings } = StoreUrl::parse(url.reveal())?;
         self.settings = self.settings.merge(settings)?;
@@ -308,14 +299,13 @@ impl Builder {
     #[cfg(all(feature = "file", unix))]
     pub async fn file(mut self, path: impl Into<PathBuf>) -> Result<Client, Error> {
         let path = StorePath::new(&path.into(), &mem::take(&mut self.settings.file))?;
-        let settings = CheckedSettings::new(self.settings, "a file store", false)?;
-        require_runtime()?;
+        let settings = self.check("a file store", false)?;
         let what = format!("a store in {path}");
         let client = new_client_id();
         let store = File::open(path, client, settings.connect_timeout)
             .await
             .map_err(|error| error.into_error(|| what))?;
-        Ok(start(Arc::new(store), client, settings))
+        Ok(Client::new(Engine::start(Arc::new(store), client, settings)))
     }
 
     /// Uses a memory store. Must be called on a tokio runtime.
@@ -330,11 +320,10 @@ impl Builder {
     ///
     /// On a runtime without timers.
     pub fn memory(self, store: &MemoryStore) -> Result<Client, Error> {
-        let settings = CheckedSettings::new(self.settings, "a memory store", false)?;
-        require_runtime()?;
-        clock::follow_if_paused();
-        let client = new_client_id();
-        Ok(start(Arc::new(Memory::new(store.clone(), client)), client, settings))
+        self.start("a memory store", |client| {
+            clock::follow_if_paused();
+            Arc::new(Memory::new(store.clone(), client))
+        })
     }
 
     /// Uses a store of another crate. Must be called on a tokio runtime.
@@ -354,22 +343,38 @@ impl Builder {
         self,
         open: impl FnOnce(ClientId) -> Arc<dyn turnlock_store::Store>,
     ) -> Result<Client, Error> {
-        let settings = CheckedSettings::new(self.settings, "a store of another crate", false)?;
-        require_runtime()?;
+        self.start("a store of another crate", open)
+    }
+
+    /// Starts a client on a store that is opened without waiting.
+    fn start(self, store: &str, open: impl FnOnce(ClientId) -> Arc<dyn Store>) -> Result<Client, Error> {
+        let settings = self.check(store, false)?;
         let client = new_client_id();
-        Ok(start(open(client), client, settings))
+        Ok(Client::new(Engine::start(open(client), client, settings)))
+    }
+
+    /// Checks that a client with these settings can be started on such a store, here.
+    fn check(self, store: &str, has_replicas: bool) -> Result<CheckedSettings, Error> {
+        let settings = self.settings.check(store, has_replicas)?;
+        Handle::try_current().map_err(|_| {
+            let reason =
+                "connecting outside a tokio runtime; call it on a runtime, or use turnlock::blocking";
+            Error::Unsupported(reason.to_owned())
+        })?;
+        // Without timers, this panics here with tokio's message, and not later in a background task.
+        drop(tokio::time::sleep(Duration::ZERO));
+        Ok(settings)
     }
 
     #[cfg(feature = "redis")]
     async fn redis(mut self, servers: Servers, use_tls: bool) -> Result<Client, Error> {
         let redis = mem::take(&mut self.settings.redis);
-        let settings = CheckedSettings::new(self.settings, "a Redis store", true)?;
-        require_runtime()?;
+        let settings = self.check("a Redis store", true)?;
         let target = redis.target(servers, use_tls, settings.connect_timeout).await;
         let target = target.map_err(|error| error.into_error(|| "a connection".to_owned()))?;
-        let what = format!("a connection to {}", target.shape);
+        let what = format!("a connection to {}", target.servers);
         let store = Redis::connect(target).await.map_err(|failure| failure.into_error(|| what))?;
-        Ok(start(Arc::new(store), new_client_id(), settings))
+        Ok(Client::new(Engine::start(Arc::new(store), new_client_id(), settings)))
     }
 }
 
@@ -380,22 +385,8 @@ impl From<Settings> for Builder {
     }
 }
 
-fn start(store: Arc<dyn Store>, client: ClientId, settings: CheckedSettings) -> Client {
-    Client::new(Engine::start(store, client, settings))
-}
-
 fn new_client_id() -> ClientId {
     ClientId::from_random(uuid::Uuid::new_v4().into_bytes())
-}
-
-fn require_runtime() -> Result<(), Error> {
-    Handle::try_current().map_err(|_| {
-        let reason = "connecting outside a tokio runtime; call it on a runtime, or use turnlock::blocking";
-        Error::Unsupported(reason.to_owned())
-    })?;
-    // Without timers, this panics here with tokio's message, and not later in a background task.
-    drop(tokio::time::sleep(Duration::ZERO));
-    Ok(())
 }
 
 #[cfg(all(test, feature = "redis"))]

@@ -5,19 +5,20 @@
 //! each store takes its own part, and `CheckedSettings` are what the engine uses.
 
 mod builder;
-mod checked_settings;
-mod connect;
 mod store_url;
 
 use std::collections::HashSet;
 use std::time::Duration;
 
+use turnlock_core::Lease;
 #[cfg(all(feature = "file", unix))]
 use turnlock_file::FileSettings;
 #[cfg(feature = "redis")]
 use turnlock_redis::RedisSettings;
 use turnlock_store::{Secret, SettingError, percent_decode, settings};
 
+use crate::engine::CheckedSettings;
+use crate::{Client, Error};
 pub use builder::Builder;
 
 settings! {
@@ -68,11 +69,118 @@ settings! {
     }
 }
 
+impl Client {
+    /// Connects to the store of this URL, with the default settings.
+    ///
+    /// | store | URL |
+    /// |---|---|
+    /// | a Redis or Valkey server, alone or with replicas | `redis://[user[:password]@]host[:port][/database]` |
+    /// | a Unix socket | `redis+unix:///path` or `unix:///path` |
+    /// | sentinels | `redis+sentinel://[user[:password]@]host[:port],host[:port],…/master-name[/database]` |
+    /// | a cluster, by some of its nodes | `redis+cluster://[user[:password]@]host[:port],host[:port],…` |
+    /// | with TLS | `rediss://`, `rediss+sentinel://`, `rediss+cluster://` |
+    /// | a file, for the processes of this machine | `file:PATH` or `file:///PATH` |
+    /// | the default file of this user | `file:` |
+    /// | the memory of this process | `memory://` |
+    /// | another store in the memory of this process | `memory://NAME` |
+    ///
+    /// `valkey` can replace `redis`. The default port is 6379, and 26379 for sentinels. An IPv6 address is written in
+    /// brackets. A password without a user (`redis://:password@host`) is that of the default user. In user, password and
+    /// master name, the characters `/ ? # @ %` are written `%2F %3F %23 %40 %25`.
+    ///
+    /// A file store needs no server, and a Unix system. The file is created if it does not exist, for this user only; the
+    /// directory must exist. The locks of a process that dies are free within a second, whatever their lease (except holds of `unlock_after`), and so are
+    /// all locks after a restart of the machine. The default file is `turnlock/locks` in `XDG_STATE_HOME`, or in
+    /// `~/.local/state`.
+    ///
+    /// Parameters follow a `?` and are separated by `&`. [`Builder`] has them as methods.
+    ///
+    /// | parameter | meaning | default |
+    /// |---|---|---|
+    /// | `db` | the database, instead of the one in the path | 0 |
+    /// | `user` | the user, instead of the one before the host | the default user |
+    /// | `password_file`, `password_env` | a file or an environment variable with the password | |
+    /// | `client_name` | the name of the connections on the server | none |
+    /// | `connect_timeout`, `response_timeout` | as `500ms`, `5s`, `2m` | see [`Builder`] |
+    /// | `replicas` | how many replicas must acknowledge a lock | 0 |
+    /// | `ca_file` | the CAs to trust, and only these (PEM) | those of the system |
+    /// | `cert_file`, `key_file` | the certificate of the client and its key (PEM) | none |
+    /// | `server_name` | the name in the server's certificate | the host |
+    /// | `verify` | `no` accepts any server: see [`Tls::danger_accept_any_server`](crate::Tls::danger_accept_any_server) | `yes` |
+    /// | `sentinel_user`, `sentinel_password_file`, `sentinel_password_env` | the credentials for sentinels | none |
+    /// | `any_file_system` | `yes` accepts any file system: see [`Builder::any_file_system`]; the only parameter of `file:` | `no` |
+    /// | `messages` | `auto`, `sharded` or `plain`: see [`ClusterMessages`](crate::ClusterMessages) | `auto` |
+    ///
+    /// No error and no log line contains a password.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::BadConfiguration`] with the name of the setting. [`Error::Unavailable`] if the store cannot be reached
+    /// within [`connect_timeout`](Builder::connect_timeout). [`Error::Denied`] if the password is wrong.
+    pub async fn connect(url: &str) -> Result<Self, Error> {
+        Self::builder().connect(url).await
+    }
+
+    /// Returns a [`Builder`] to set options.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// Connects to the store of the `url` in the [`Settings`], which a file can have.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Client::connect`].
+    pub async fn from_settings(settings: Settings) -> Result<Self, Error> {
+        Builder::from(settings).open().await
+    }
+}
+
 /// The settings that cannot be parameters of a URL.
 const NOT_IN_URLS: [&str; 7] =
     ["url", "watchdog_timeout", "retry_for", "poll_interval", "hand_over_window", "key_prefix", "label"];
 
 impl Settings {
+    /// Checks the settings of a client, and fills in the defaults.
+    ///
+    /// The store has taken out the settings that are its own.
+    pub(crate) fn check(self, store: &str, has_replicas: bool) -> Result<CheckedSettings, Error> {
+        if self.url.is_some() {
+            let reason =
+                format!("names a store, and {store} is opened; leave it out, or use `Builder::open`");
+            return Err(Error::bad_setting("url", reason));
+        }
+        if let Some(setting) = self.first_set_in_parts() {
+            return Err(Error::bad_setting(setting, format!("has no meaning for {store}; leave it out")));
+        }
+        let replicas = self.replicas.unwrap_or(0);
+        if replicas > 0 && !has_replicas {
+            return Err(Error::bad_setting("replicas", format!("{store} has no replicas; leave it out")));
+        }
+        let watchdog_timeout = self.watchdog_timeout.map_or(Ok(Lease::WATCHDOG), Lease::new);
+        let watchdog_timeout =
+            watchdog_timeout.map_err(|error| Error::bad_setting("watchdog_timeout", error.to_string()))?;
+        let positive = |setting, time| match time {
+            Duration::ZERO => Err(Error::bad_setting(setting, "must be longer than zero")),
+            time => Ok(time),
+        };
+        let seconds = Duration::from_secs;
+        let response_timeout = self.response_timeout.map(|timeout| positive("response_timeout", timeout));
+        let checked = CheckedSettings {
+            watchdog_timeout,
+            hand_over_window: hand_over_window(self.hand_over_window, watchdog_timeout)?,
+            response_timeout: response_timeout.transpose()?,
+            connect_timeout: positive("connect_timeout", self.connect_timeout.unwrap_or(seconds(5)))?,
+            retry_for: positive("retry_for", self.retry_for.unwrap_or(seconds(30)))?,
+            poll_interval: positive("poll_interval", self.poll_interval.unwrap_or(seconds(1)))?,
+            key_prefix: self.key_prefix.unwrap_or_default(),
+            label: self.label,
+            replicas,
+        };
+        checked.response_limit(watchdog_timeout)?;
+        Ok(checked)
+    }
+
     /// Sets the settings in the parameters of a URL, after the `?`.
     ///
     /// Errors show no values: a value can be a password in the wrong place.
@@ -93,6 +201,21 @@ impl Settings {
             self.set(name, &percent_decode(name, value)?)?;
         }
         Ok(())
+    }
+}
+
+/// Limits the hand-over window. Until it ends, no request checks that the store still has the hold.
+fn hand_over_window(requested: Option<Duration>, watchdog: Lease) -> Result<Duration, Error> {
+    let longest = watchdog.as_duration() / 10;
+    match requested {
+        None => Ok(Duration::from_millis(10).min(longest)),
+        Some(window) if window <= longest => Ok(window),
+        Some(window) => Err(Error::bad_setting(
+            "hand_over_window",
+            format!(
+                "{window:?} is more than a tenth of `watchdog_timeout`; use at most {longest:?}, or zero to turn it off"
+            ),
+        )),
     }
 }
 

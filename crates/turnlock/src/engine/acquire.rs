@@ -8,12 +8,13 @@ use turnlock_core::{Backoff, Kind, LockName, Moment};
 
 use super::attempt::{Attempt, Outcome};
 use super::grant::Grant;
+use super::query::check_resendable;
 use super::request::{AcquireRequest, WaitLimit, time_out};
 use super::retry::RetryState;
 use super::run_to_completion::RunToCompletion;
-use super::shared::{Engine, Shared};
-use super::state::{FrontState, LONGEST_SLEEP, QueueView, Waiter};
-use super::wait_warning::WaitWarning;
+use super::shared::Engine;
+use super::state::{FrontState, LONGEST_SLEEP, QueueView};
+use super::wait_warning;
 use crate::clock;
 use crate::error::{Error, IntoError};
 use turnlock_store::{Caller, Failure};
@@ -30,15 +31,14 @@ use turnlock_store::{Caller, Failure};
 /// When this future is dropped, it leaves the queue. The engine completes a request that is under way and
 /// undoes its effect.
 pub(crate) async fn acquire(engine: &Arc<Engine>, request: AcquireRequest) -> Result<Option<Grant>, Error> {
-    let shared = &engine.shared;
-    shared.check_open()?;
-    let limit = shared.settings.response_limit(request.lease_mode.lease())?;
+    engine.check_open()?;
+    let limit = engine.settings.response_limit(request.lease_mode.lease())?;
     let began = clock::now();
-    let mut wait = Wait::new(shared, &request, limit, began);
     let (mut attempt, view) = Attempt::begin(engine, request, limit, began);
+    let mut wait = Wait::new(&attempt, began);
     let mut first_view = Some(view);
     loop {
-        shared.check_open()?;
+        engine.check_open()?;
         if let Some(grant) = attempt.accept_hand_over() {
             return Ok(Some(grant));
         }
@@ -46,18 +46,20 @@ pub(crate) async fn acquire(engine: &Arc<Engine>, request: AcquireRequest) -> Re
         let view = first_view.take().unwrap_or_else(|| attempt.waiter.view());
         match wait.next(now, &attempt, &view).await? {
             Move::CheckAgain => {}
-            Move::AwaitFront => await_front(&attempt).await,
-            Move::Subscribe => subscribe(&attempt, wait.end).await,
-            Move::Sleep { until, hint } => sleep(&attempt.waiter, until.min(wait.end), hint).await,
+            Move::AwaitFront => {
+                let notified = attempt.waiter.wakeup.notified();
+                let _ = attempt.request.wait_limit.bound(Duration::ZERO, notified).await;
+            }
+            Move::InFront(WaitMove::Listen) => subscribe(&attempt).await,
+            Move::InFront(WaitMove::SleepUntil(until)) => sleep(&attempt, until).await,
             Move::GiveUp(error) => return give_up(attempt, error).await,
-            Move::Send => {
-                attempt.check_resendable()?;
-                let (returned, outcome) = send(shared, attempt).await?;
+            Move::InFront(WaitMove::Send) => {
+                let (returned, outcome) = send(engine, attempt).await?;
                 attempt = returned;
                 match outcome {
-                    Ok(Ok(grant)) => return granted(shared, grant, began).map(Some),
+                    Ok(Ok(grant)) => return granted(engine, grant, began).map(Some),
                     Ok(Err(ttl)) => {
-                        wait.note_refusal(&attempt.request, now, ttl)?;
+                        wait.note_refusal(&attempt, now, ttl)?;
                         if wait.final_check.is_some() {
                             return give_up(attempt, None).await;
                         }
@@ -74,22 +76,14 @@ enum Move {
     CheckAgain,
     /// Wait until it comes to the front of the queue.
     AwaitFront,
-    Send,
-    Subscribe,
-    Sleep {
-        until: Moment,
-        hint: bool,
-    },
+    /// As a waiter in front, or past a front that is overdue.
+    InFront(WaitMove),
     GiveUp(Option<Error>),
 }
 
 /// What an acquire knows about its wait.
-struct Wait<'a> {
-    shared: &'a Shared,
-    /// The response time-out of a request.
-    limit: Duration,
+struct Wait {
     began: Moment,
-    end: Moment,
     /// Since when it has been in front of the queue.
     head_since: Option<Moment>,
     /// When its last request was sent, and the rest of the holder's lease, if the store refused it.
@@ -101,54 +95,54 @@ struct Wait<'a> {
     /// The pauses between requests for a kind whose releases are not published.
     spin: Backoff,
     pause: Duration,
-    warning: WaitWarning,
+    /// When to check whether the wait will end by itself.
+    next_check: Moment,
 }
 
-impl<'a> Wait<'a> {
-    fn new(shared: &'a Shared, request: &AcquireRequest, limit: Duration, began: Moment) -> Self {
+impl Wait {
+    fn new(Attempt { engine, request, limit, .. }: &Attempt, began: Moment) -> Self {
         Self {
-            shared,
-            limit,
             began,
-            end: request.wait_limit.end(),
             head_since: None,
             refused: None,
-            final_check: (request.wait_limit == WaitLimit::None).then(|| began + limit / 4),
-            retry: RetryState::new(shared.settings.retry_for, request.wait_limit, limit),
+            final_check: (request.wait_limit == WaitLimit::None).then(|| began + *limit / 4),
+            retry: RetryState::new(engine.settings.retry_for, request.wait_limit, *limit),
             spin: Backoff::new(SHORTEST_SPIN, LONGEST_SPIN),
             pause: SHORTEST_SPIN,
-            warning: WaitWarning::new(began),
+            next_check: began + wait_warning::CHECK_AFTER,
         }
     }
 
     /// Decides what to do next.
     async fn next(&mut self, now: Moment, attempt: &Attempt, view: &QueueView) -> Result<Move, Error> {
-        let request = &attempt.request;
-        if self.final_check.is_none() && now >= self.end {
+        let Attempt { engine, request, limit, .. } = attempt;
+        if self.final_check.is_none() && now >= request.wait_limit.end() {
             let is_held_locally = attempt.waiter.is_held_locally();
             if self.was_refused_recently(attempt) || is_held_locally || self.retry.is_failing() {
                 tracing::debug!(name = %request.name, waited = ?now.since(self.began), "gave up waiting");
                 return Ok(Move::GiveUp(self.retry.error(&request.name).filter(|_| !is_held_locally)));
             }
-            self.final_check = Some(now + self.limit / 4);
+            self.final_check = Some(now + *limit / 4);
         }
         if let Some(reason) = request.under.as_ref().and_then(|write| write.lost()) {
             return Err(Error::Lost { name: request.name.to_string(), reason });
         }
-        if self.final_check.is_some() && self.was_queue_refused(request, view) {
+        if self.final_check.is_some() && self.was_queue_refused(attempt, view) {
             return Ok(Move::GiveUp(None));
         }
         if !view.may_send {
             let Some(overdue) = self.final_check else { return Ok(Move::AwaitFront) };
-            match final_move(attempt, overdue).await {
-                Move::Send => {}
-                other => return Ok(other),
+            let next = final_move(attempt, overdue).await;
+            if !matches!(next, Move::InFront(_)) {
+                return Ok(next);
             }
         }
         if self.final_check.is_none() && self.is_outage_too_long(attempt) {
             return Ok(Move::GiveUp(self.retry.error(&request.name)));
         }
-        self.warning.check(now, self.shared, &attempt.waiter, request);
+        if now >= self.next_check {
+            self.next_check = wait_warning::check(now, engine, &attempt.waiter, request);
+        }
         let kind = request.name.kind();
         let wait_view = WaitView {
             head_since: *self.head_since.get_or_insert(now),
@@ -157,30 +151,31 @@ impl<'a> Wait<'a> {
             hint: attempt.waiter.wakeup.take_hint(),
             held_here: view.is_held_locally,
             not_before: view.not_before,
-            poll: longest_poll(kind, self.shared.settings.poll_interval),
+            poll: longest_poll(kind, engine.settings.poll_interval),
             pause: (!kind.publishes_releases()).then_some(self.pause),
         };
         if self.final_check.is_some() {
-            return Ok(Move::Send);
+            return Ok(Move::InFront(WaitMove::Send));
         }
-        Ok(match next_move(now, &wait_view) {
-            WaitMove::Send => Move::Send,
-            WaitMove::Listen => Move::Subscribe,
-            WaitMove::SleepUntil(until) => Move::Sleep { until, hint: wait_view.hint },
-        })
+        let next = next_move(now, &wait_view);
+        if matches!(next, WaitMove::SleepUntil(_)) && wait_view.hint {
+            // It came too early.
+            attempt.waiter.wakeup.set_hint();
+        }
+        Ok(Move::InFront(next))
     }
 
     /// Records that the store refused the request that was sent at `sent`.
     fn note_refusal(
         &mut self,
-        AcquireRequest { name, under, .. }: &AcquireRequest,
+        Attempt { engine, request: AcquireRequest { name, under, .. }, .. }: &Attempt,
         sent: Moment,
         ttl: Option<Duration>,
     ) -> Result<(), Error> {
         if let Some(hold) = under {
             // The store grants a read under a write hold that it has, so the hold is gone.
-            self.shared.watchdog.check_now(hold);
-            return Err(Error::Lost { name: name.to_string(), reason: self.shared.loss_reason(hold) });
+            engine.watchdog.plan(hold, clock::now());
+            return Err(Error::Lost { name: name.to_string(), reason: engine.loss_reason(hold) });
         }
         self.pause = self.spin.pause(fastrand::f64());
         if self.refused.is_none() && self.final_check.is_none() {
@@ -200,12 +195,11 @@ impl<'a> Wait<'a> {
         sent: Moment,
     ) -> Result<(), Error> {
         tracing::warn!(name = %attempt.request.name, %failure, "acquire failed");
-        let Some(pause) = self.retry.pause_after(&failure, sent) else {
+        // The whole pause: a wake-up may come from the very connection that has just failed.
+        if let Err(failure) = self.retry.pause(failure, sent).await {
             attempt.undo_unacknowledged_grant().await;
             return Err(failure.into_error(|| format!("lock {:?}", attempt.request.name.as_str())));
-        };
-        // The whole pause: a wake-up may come from the very connection that has just failed.
-        tokio::time::sleep(pause.min(self.end.since(clock::now()))).await;
+        }
         // An earlier refusal must not delay the next request.
         self.refused = None;
         Ok(())
@@ -215,7 +209,7 @@ impl<'a> Wait<'a> {
     ///
     /// An older refusal proves nothing about a store that has stopped replying since.
     fn was_refused_recently(&self, attempt: &Attempt) -> bool {
-        self.refused.is_some_and(|(sent, _)| clock::now() < sent + max_age(self.limit))
+        self.refused.is_some_and(|(sent, _)| clock::now() < sent + max_age(attempt.limit))
             && !attempt.waiter.wakeup.has_hint()
     }
 
@@ -223,12 +217,12 @@ impl<'a> Wait<'a> {
     /// refuse this one too.
     ///
     /// A waiter in front that has waited sends its own request.
-    fn was_queue_refused(&self, request: &AcquireRequest, view: &QueueView) -> bool {
+    fn was_queue_refused(&self, Attempt { request, limit, .. }: &Attempt, view: &QueueView) -> bool {
         request.under.is_none()
             && (request.wait_limit == WaitLimit::None || !view.may_send)
             && view.refusal.is_some_and(|refusal| {
                 refusal.covers(self.began, request.name.kind(), request.permits)
-                    && refusal.is_recent(max_age(self.limit))
+                    && refusal.is_recent(max_age(*limit))
             })
     }
 
@@ -237,7 +231,7 @@ impl<'a> Wait<'a> {
     /// The failures of earlier waiters in front count, for the time that this one has waited.
     fn is_outage_too_long(&mut self, attempt: &Attempt) -> bool {
         if self.head_since.is_none()
-            && let Some(outage) = attempt.waiter.outage(max_age(self.limit))
+            && let Some(outage) = attempt.waiter.outage(max_age(attempt.limit))
         {
             self.retry.inherit(outage.since.max(self.began), outage.failure);
         }
@@ -246,29 +240,17 @@ impl<'a> Wait<'a> {
 }
 
 /// Returns a new grant, unless the client is shutting down: no watchdog would renew the hold.
-fn granted(shared: &Shared, grant: Grant, began: Moment) -> Result<Grant, Error> {
-    shared.check_open()?;
+fn granted(engine: &Engine, grant: Grant, began: Moment) -> Result<Grant, Error> {
+    engine.check_open()?;
     let waited = clock::now().since(began);
     tracing::debug!(name = %grant.hold.name, owner = %grant.hold.owner, ?waited, "acquired");
     Ok(grant)
 }
 
-/// Waits until a wake-up or the end of the wait.
-async fn await_front(attempt: &Attempt) {
-    let (wait_limit, notified) = (attempt.request.wait_limit, attempt.waiter.wakeup.notified());
-    match wait_limit {
-        WaitLimit::Endless => notified.await,
-        _ => drop(tokio::time::timeout(wait_limit.end().since(clock::now()), notified).await),
-    }
-}
-
-/// Sleeps until `until` or a wake-up. A hint that came too early is set again.
-async fn sleep(waiter: &Waiter, until: Moment, hint: bool) {
+/// Sleeps until `until`, a wake-up or the end of the wait.
+async fn sleep(Attempt { request, waiter, .. }: &Attempt, until: Moment) {
     waiter.wakeup.end_request();
-    if hint {
-        waiter.wakeup.set_hint();
-    }
-    let time_left = until.since(clock::now()).min(LONGEST_SLEEP);
+    let time_left = until.min(request.wait_limit.end()).since(clock::now()).min(LONGEST_SLEEP);
     let _ = tokio::time::timeout(time_left, waiter.wakeup.notified()).await;
 }
 
@@ -277,38 +259,48 @@ async fn sleep(waiter: &Waiter, until: Moment, hint: bool) {
 /// Waits for the outcome of a request of the front until it is overdue. Then a request is sent past the
 /// front, whose caller may have stopped polling it, unless the requests of the front have failed for too
 /// long. If the front has sent no request, this only checks that the store replies, and does not overtake.
-async fn final_move(attempt: &Attempt, overdue: Moment) -> Move {
-    if attempt.waiter.is_held_locally() {
+async fn final_move(Attempt { engine, request, limit, waiter, .. }: &Attempt, overdue: Moment) -> Move {
+    if waiter.is_held_locally() {
         return Move::GiveUp(None);
     }
-    let now = clock::now();
-    let outage = match attempt.waiter.front_state(max_age(attempt.limit)) {
-        FrontState::Refused => return Move::GiveUp(None),
-        FrontState::Sending(wakeup, _) if now < overdue => {
-            let _ = tokio::time::timeout(overdue.since(now), wakeup.request_ended()).await;
-            return Move::CheckAgain;
-        }
-        FrontState::Idle => {
-            return Move::GiveUp(
-                check_store(&attempt.engine.shared, &attempt.request.name, attempt.limit).await.err(),
-            );
-        }
-        FrontState::Failing(outage) => Some(outage),
-        FrontState::Sending(_, outage) => outage,
+    let Some(front) = engine.wait_queues.front_state(&waiter.name, max_age(*limit)) else {
+        return Move::GiveUp(None);
     };
-    match outage.filter(|outage| outage.has_lasted(attempt.limit)) {
-        Some(outage) => {
-            let error = outage.failure.into_error(|| format!("lock {:?}", attempt.request.name.as_str()));
-            Move::GiveUp(Some(error))
+    let now = clock::now();
+    if let Some(sending) = front.sending.as_ref().filter(|_| now < overdue) {
+        let _ = tokio::time::timeout(overdue.since(now), sending.request_ended()).await;
+        return Move::CheckAgain;
+    }
+    match outcome_behind(engine, &request.name, *limit, front).await {
+        Some(outcome) => Move::GiveUp(outcome.err()),
+        None => Move::InFront(WaitMove::Send),
+    }
+}
+
+/// Returns the outcome for a caller that does not wait, as far as the waiters in front decide it.
+///
+/// `Ok` if they wait for a held lock, an error if their requests have failed for too long. If none of them has a
+/// recent reply or a request under way, checks that the store replies.
+pub(super) async fn outcome_behind(
+    engine: &Engine,
+    name: &LockName,
+    limit: Duration,
+    FrontState { sending, outage, is_refused }: FrontState,
+) -> Option<Result<(), Error>> {
+    match outage {
+        Some(outage) if outage.has_lasted(limit) => {
+            Some(Err(outage.failure.into_error(|| format!("lock {:?}", name.as_str()))))
         }
-        None => Move::Send,
+        None if sending.is_none() && is_refused => Some(Ok(())),
+        None if sending.is_none() => Some(check_store(engine, name, limit).await),
+        _ => None,
     }
 }
 
 /// Checks that the store replies, with a request that changes nothing.
-pub(super) async fn check_store(shared: &Shared, name: &LockName, limit: Duration) -> Result<(), Error> {
+async fn check_store(engine: &Engine, name: &LockName, limit: Duration) -> Result<(), Error> {
     // A new connection may be needed first, which has the same limit.
-    let outcome = tokio::time::timeout(limit * 2, shared.inspect(name)).await;
+    let outcome = tokio::time::timeout(limit * 2, engine.inspect(name)).await;
     outcome.unwrap_or_else(|_| Err(no_reply(name, limit * 2))).map(drop)
 }
 
@@ -349,40 +341,37 @@ fn longest_poll(kind: Kind, usual: Duration) -> Duration {
 ///
 /// If the caller is dropped, the engine completes the request and undoes its effect. The request may outlast
 /// the caller's deadline by one response time-out.
-async fn send(shared: &Shared, attempt: Attempt) -> Result<(Attempt, Outcome), Error> {
+async fn send(engine: &Engine, attempt: Attempt) -> Result<(Attempt, Outcome), Error> {
     let AcquireRequest { wait_limit, replicas, ref name, .. } = attempt.request;
+    check_resendable(name, attempt.repeats)?;
     let name = name.clone();
     // A request that replicas must acknowledge may have to wait for earlier ones.
     let limit = if replicas > 0 { attempt.limit * 2 } else { attempt.limit };
     let presence = Arc::new(());
-    let sending = RunToCompletion::new(&shared.background, attempt.send(Caller::with(&presence)));
-    match wait_limit {
-        WaitLimit::Endless => Ok(sending.await),
-        WaitLimit::Until(end) => tokio::time::timeout(end.since(clock::now()).max(limit), sending)
-            .await
-            .map_err(|_| timed_out(&name, format!("no reply within the wait, nor within {limit:?}"))),
+    let sending = RunToCompletion::new(&engine.background, attempt.send(Caller::with(&presence)));
+    if wait_limit == WaitLimit::None {
         // A new connection may be needed first, which has the same limit.
-        WaitLimit::None => {
-            tokio::time::timeout(limit * 2, sending).await.map_err(|_| no_reply(&name, limit * 2))
-        }
+        return wait_limit.bound(limit * 2, sending).await.map_err(|_| no_reply(&name, limit * 2));
     }
+    let text = |_| timed_out(&name, format!("no reply within the wait, nor within {limit:?}"));
+    wait_limit.bound(limit, sending).await.map_err(text)
 }
 
 /// Subscribes to releases of the lock.
 ///
 /// Messages published before the subscription are missed, so a hint makes the next move a request. A slow
 /// subscription does not delay that request: the waiter is woken when the subscription is active.
-async fn subscribe(attempt: &Attempt, end: Moment) {
-    let (shared, waiter) = (&attempt.engine.shared, &attempt.waiter);
+async fn subscribe(Attempt { engine, request, waiter, .. }: &Attempt) {
     waiter.wakeup.end_request();
     waiter.set_subscribed();
-    let subscription = shared.store.subscribe(waiter.name());
-    let time_left = end.since(clock::now()).min(shared.settings.poll_interval).min(LONGEST_SLEEP);
+    let subscription = engine.store.subscribe(&waiter.name);
+    let time_left =
+        request.wait_limit.end().since(clock::now()).min(engine.settings.poll_interval).min(LONGEST_SLEEP);
     let _ = tokio::time::timeout(time_left, select(subscription, pin!(waiter.wakeup.notified()))).await;
     waiter.wakeup.set_hint();
-    if attempt.request.name.kind().shares_front() {
+    if request.name.kind().shares_front() {
         // The other waiters in front rely on this subscription.
-        shared.wait_queues.wake(waiter.name());
+        engine.wait_queues.wake(&waiter.name);
     }
 }
 

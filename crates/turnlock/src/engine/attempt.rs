@@ -6,12 +6,10 @@ use turnlock_core::request::{REPEATED_FOR, RetryWindow};
 use turnlock_core::{Doubt, Kind, Moment, OwnerId};
 
 use super::grant::Grant;
-use super::query::check_resendable;
 use super::request::{AcquireRequest, WaitLimit};
 use super::shared::Engine;
-use super::state::{HeartbeatEntry, Hold, Join, LeaseMode, QueueView, Waiter};
+use super::state::{HeartbeatEntry, Hold, Join, LeaseMode, QueueView, Waiter, Wakeup};
 use crate::clock;
-use crate::error::Error;
 use turnlock_store::{Caller, Failure, FailureKind, StepOptions, StepReply};
 
 /// The outcome of one request: a grant, the rest of the holder's lease, or a failure.
@@ -30,7 +28,7 @@ pub(super) struct Attempt {
     /// Too few replicas acknowledged the last grant, so it does not count, but the store has it.
     has_unacknowledged_grant: bool,
     /// How long requests may be resent, for a store that recognises them by a remembered request id.
-    repeats: RetryWindow,
+    pub(super) repeats: RetryWindow,
     /// It was refused, and its queue entry or the mark of a waiting writer is on the store.
     is_registered: bool,
     heartbeat_entry: Option<HeartbeatEntry>,
@@ -41,7 +39,7 @@ pub(super) struct Attempt {
 fn hand_over_replicas(engine: &Engine, request: &AcquireRequest) -> Option<u32> {
     let waits = request.wait_limit != WaitLimit::None && request.name.kind().allows_hand_over();
     let is_renewed = matches!(request.lease_mode, LeaseMode::Renewed(_));
-    let is_on = !engine.shared.settings.hand_over_window.is_zero();
+    let is_on = !engine.settings.hand_over_window.is_zero();
     (request.accepts_hand_over && waits && is_renewed && is_on).then_some(request.replicas)
 }
 
@@ -53,10 +51,9 @@ impl Attempt {
         limit: Duration,
         began: Moment,
     ) -> (Self, QueueView) {
-        let shared = &engine.shared;
         let owner = match request.name.kind() {
             Kind::Permits => OwnerId::from_wire(&uuid::Uuid::new_v4().simple().to_string()),
-            _ => shared.new_owner(),
+            _ => engine.new_owner(),
         };
         let join = if request.under.is_some() { Join::NotQueued } else { Join::AtEnd };
         // A fair waiter has a queue of its own.
@@ -65,7 +62,7 @@ impl Attempt {
             _ => (&request.name, hand_over_replicas(engine, &request)),
         };
         let (waiter, view) =
-            shared.wait_queues.enter_accepting(name, join, replicas, Some((request.call_site, began)));
+            engine.wait_queues.enter(name, join, Wakeup::new(replicas, (request.call_site, began)));
         let attempt = Self {
             engine: Arc::clone(engine),
             request,
@@ -84,18 +81,18 @@ impl Attempt {
     /// Accepts the hold that was handed over, if there is one and it is still usable.
     pub(super) fn accept_hand_over(&mut self) -> Option<Grant> {
         let handed = self.waiter.wakeup.take_handed()?;
-        let shared = &self.engine.shared;
-        if shared.may_hand_over(&handed) {
-            let hold = handed.for_next_holder(self.request.lease_mode, self.request.replicas, clock::now());
-            let hold = Arc::new(hold.acquired_at(self.request.call_site));
-            let window_end = shared.window_end(&hold);
-            let watch = || shared.watchdog.transfer(&handed, &hold);
+        let engine = &self.engine;
+        if engine.may_hand_over(&handed) {
+            let AcquireRequest { lease_mode, replicas, call_site, .. } = self.request;
+            let hold = Arc::new(handed.for_next_holder(lease_mode, replicas, call_site));
+            let window_end = engine.window_end(&hold);
+            let watch = || engine.watchdog.transfer(&handed, &hold);
             if self.waiter.accept_hand_over(&handed, &hold, window_end, watch) {
                 tracing::trace!(name = %self.request.name, "handed over");
-                return Some(Grant::new(&self.engine, hold, self.request.lease_mode, None));
+                return Some(Grant::new(&self.engine, hold, lease_mode, None));
             }
         }
-        shared.release_handed_over(handed);
+        engine.release_handed_over(handed);
         None
     }
 
@@ -112,46 +109,39 @@ impl Attempt {
         }
     }
 
-    /// Fails if the request must not be resent, since the store may have forgotten the first copy.
-    pub(super) fn check_resendable(&self) -> Result<(), Error> {
-        check_resendable(&self.request.name, self.repeats)
-    }
-
     /// Sends one request, unless `caller` is gone before it can be sent. Returns itself and the outcome.
     pub(super) async fn send(mut self, caller: Caller) -> (Self, Outcome) {
+        let outcome = self.send_request(caller).await;
+        self.waiter.wakeup.end_request();
+        (self, outcome)
+    }
+
+    async fn send_request(&mut self, caller: Caller) -> Outcome {
         let lease = self.request.lease_mode.lease();
-        let options = self.engine.shared.options(&self.request.name, lease, self.waits());
+        let options = self.engine.options(&self.request.name, lease, self.waits());
         let step_options =
             StepOptions { limit: self.limit, replicas: self.request.replicas, caller: caller.clone() };
         let began = clock::now();
-        let request = self.engine.shared.store.acquire(self.claim(), options, step_options);
+        let request = self.engine.store.acquire(self.claim(), options, step_options);
         self.waiter.wakeup.begin_request();
-        let (reply, sent, replicas) = match request.await {
-            Ok(StepReply { value, sent, replicas, .. }) => (value, sent, replicas),
-            Err(failure) => {
-                self.note_failure(&failure);
-                // A request that was not sent because its caller is gone proves nothing about the store.
-                let is_outage = failure.in_doubt.is_some() || !caller.is_gone();
-                if is_outage && matches!(failure.kind, FailureKind::Unavailable(_)) {
-                    self.waiter.set_outage(began, &failure);
-                }
-                self.waiter.wakeup.end_request();
-                return (self, Err(failure));
+        let StepReply { value, sent, replicas, .. } = request.await.inspect_err(|failure| {
+            self.note_failure(failure);
+            // A request that was not sent because its caller is gone proves nothing about the store.
+            let is_outage = failure.in_doubt.is_some() || !caller.is_gone();
+            if is_outage && matches!(failure.kind, FailureKind::Unavailable(_)) {
+                self.waiter.set_outage(began, failure);
             }
-        };
+        })?;
         self.has_unacknowledged_grant = false;
-        self.engine.shared.write_client_record_if_due(&self.request.name, sent.at);
-        let token = match reply {
+        self.engine.client_record.write_if_due(&self.request.name, sent.at, &self.engine.runtime);
+        let token = match value {
             Acquired::Granted => None,
             Acquired::GrantedWith { token } => {
-                self.engine.shared.tokens.observe(&self.request.name, token);
+                self.engine.tokens.observe(&self.request.name, token);
                 Some(token)
             }
             // Only a lost reentry or a voided semaphore request is `Gone`, and this is neither.
-            Acquired::Gone => {
-                self.waiter.wakeup.end_request();
-                return (self, Ok(Err(None)));
-            }
+            Acquired::Gone => return Ok(Err(None)),
             Acquired::Busy { ttl } => {
                 // A connection keeps the order of replies: an earlier request on it was refused too, or has
                 // ended.
@@ -161,25 +151,25 @@ impl Attempt {
                 }
                 self.note_refusal();
                 self.waiter.set_refusal(self.request.name.kind(), self.request.permits, sent.at);
-                self.waiter.wakeup.end_request();
-                return (self, Ok(Err(ttl)));
+                return Ok(Err(ttl));
             }
         };
         self.is_registered = false;
         self.heartbeat_entry = None;
         // An unacknowledged grant from before is this same hold.
         let doubt = self.doubt.take().filter(|doubt| !doubt.is_of_existing_hold());
-        let hold = Hold::granted(self.claim(), self.request.lease_mode, sent.at, doubt);
+        let mut hold = Hold::granted(self.claim(), self.request.lease_mode, sent.at, doubt);
         hold.note_replicas(self.request.replicas, replicas);
-        let hold = hold.remembered_until(self.repeats.end()).acquired_at(self.request.call_site);
+        // It may have been granted to an earlier copy of the request.
+        hold.remembered_until = hold.remembered_until.min(self.repeats.end());
+        hold.call_site = Some(self.request.call_site);
         let hold = Arc::new(hold);
-        self.engine.shared.watchdog.watch(&hold);
+        self.engine.watchdog.watch(&hold);
         for gone in self.waiter.leave_granted(&hold, self.request.under.as_ref()) {
-            let reason = self.engine.shared.loss_reason(&gone);
-            self.engine.shared.mark_lost(&gone, reason);
+            let reason = self.engine.loss_reason(&gone);
+            self.engine.mark_lost(&gone, reason);
         }
-        let grant = Grant::new(&self.engine, hold, self.request.lease_mode, token);
-        (self, Ok(Ok(grant)))
+        Ok(Ok(Grant::new(&self.engine, hold, self.request.lease_mode, token)))
     }
 
     fn note_failure(&mut self, failure: &Failure) {
@@ -199,21 +189,17 @@ impl Attempt {
     ///
     /// If the store replies, the caller sees the error only when the lock is free.
     pub(super) async fn undo_unacknowledged_grant(&mut self) {
-        if !std::mem::take(&mut self.has_unacknowledged_grant) {
-            return;
-        }
-        if let Some(doubt) = self.doubt.take() {
-            let shared = Arc::clone(&self.engine.shared);
-            let _ = tokio::time::timeout(self.limit, shared.undo(self.claim(), self.limit, doubt)).await;
+        if let Some(doubt) = self.doubt.take_if(|_| std::mem::take(&mut self.has_unacknowledged_grant)) {
+            let undone = self.engine.undo(self.claim(), self.limit, doubt);
+            let _ = tokio::time::timeout(self.limit, undone).await;
         }
     }
 
     /// Leaves the queue on the store, and waits for that, so that the next caller is not behind it.
     pub(super) async fn leave_queue(mut self) {
         if std::mem::take(&mut self.is_registered) {
-            let shared = Arc::clone(&self.engine.shared);
             // A request in doubt is undone when this attempt is dropped.
-            let left = shared.leave_queue(self.claim(), self.limit);
+            let left = self.engine.leave_queue(self.claim(), self.limit);
             let _ = tokio::time::timeout(self.limit, left).await;
         }
     }
@@ -222,19 +208,13 @@ impl Attempt {
         if !self.waits() {
             return;
         }
-        self.is_registered = self.request.name.kind().stores_waiters();
-        match &self.heartbeat_entry {
-            Some(heartbeat_entry) => heartbeat_entry.note_request(),
-            None if self.request.name.kind() == Kind::Fair => {
-                let shared = &self.engine.shared;
-                self.heartbeat_entry = Some(HeartbeatEntry::new(
-                    &shared.heartbeats,
-                    &self.request.name,
-                    &self.owner,
-                    &self.waiter.wakeup,
-                ));
-            }
-            None => {}
+        let name = &self.request.name;
+        self.is_registered = name.kind().stores_waiters();
+        if let Some(heartbeat_entry) = &self.heartbeat_entry {
+            heartbeat_entry.note_request();
+        } else if name.kind() == Kind::Fair {
+            let entry = HeartbeatEntry::new(&self.engine.heartbeats, name, &self.owner, &self.waiter.wakeup);
+            self.heartbeat_entry = Some(entry);
         }
     }
 }
@@ -242,14 +222,14 @@ impl Attempt {
 impl Drop for Attempt {
     fn drop(&mut self) {
         self.heartbeat_entry = None;
-        let shared = &self.engine.shared;
+        let engine = &self.engine;
         if let Some(handed) = self.waiter.give_up() {
-            shared.hand_over_or_release(handed);
+            engine.hand_over_or_release(handed);
         }
         if let Some(doubt) = self.doubt.take() {
-            shared.undo_request(self.claim(), self.limit, doubt);
+            engine.undo_request(self.claim(), self.limit, doubt);
         } else if self.is_registered {
-            drop(shared.leave_queue(self.claim(), self.limit));
+            drop(engine.leave_queue(self.claim(), self.limit));
         }
     }
 }

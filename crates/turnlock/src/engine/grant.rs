@@ -4,7 +4,7 @@ use turnlock_core::hold_state::{Action, Event};
 use turnlock_core::{Kind, Moment};
 
 use super::run_to_completion::RunToCompletion;
-use super::shared::{Engine, Shared};
+use super::shared::Engine;
 use super::state::{Hold, LeaseMode};
 use crate::clock;
 use crate::error::Error;
@@ -39,26 +39,26 @@ impl Grant {
     /// Releases it, and waits for the confirmation.
     pub(crate) async fn release(mut self) -> Result<(), Error> {
         self.is_released = true;
-        let shared = &self.engine.shared;
-        shared.on_runtime(shared.release(Arc::clone(&self.hold), self.lease_mode)).await
+        let engine = &self.engine;
+        engine.on_runtime(engine.release(Arc::clone(&self.hold), self.lease_mode)).await
     }
 
     /// Drops it without a release. The hold is no longer renewed.
     pub(crate) fn detach(mut self) {
         self.is_released = true;
-        self.engine.shared.detach(&self.hold, self.lease_mode);
+        self.engine.detach(&self.hold, self.lease_mode);
     }
 }
 
 impl Drop for Grant {
     fn drop(&mut self) {
         if !self.is_released {
-            self.engine.shared.release_in_background(Arc::clone(&self.hold), self.lease_mode);
+            self.engine.release_in_background(Arc::clone(&self.hold), self.lease_mode);
         }
     }
 }
 
-impl Shared {
+impl Engine {
     /// Releases what one guard holds, and waits for the confirmation.
     ///
     /// When failures have lasted for `retry_for`, returns an error, and the engine goes on in the background.

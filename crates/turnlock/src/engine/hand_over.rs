@@ -11,14 +11,14 @@ use std::time::Duration;
 
 use turnlock_core::Moment;
 
-use super::shared::Shared;
+use super::shared::Engine;
 use super::state::{Hold, LeaseMode};
 use crate::clock;
 
 /// The longest time for which the end of a window delays a shutdown.
 const SHUTDOWN_CHECK_PERIOD: Duration = Duration::from_millis(20);
 
-impl Shared {
+impl Engine {
     /// Hands the hold of a guard over to the first local waiter. Returns `false` if that is not possible.
     pub(super) fn hand_over(self: &Arc<Self>, hold: &Arc<Hold>, lease_mode: LeaseMode) -> bool {
         let allows_hand_over = matches!(lease_mode, LeaseMode::Renewed(_))
@@ -34,16 +34,16 @@ impl Shared {
 
     /// Starts the task that ends the window of a grant. One task serves all hand-overs of the grant.
     fn schedule_window_end(self: &Arc<Self>, hold: &Hold) {
-        let (shared, name, owner) = (Arc::clone(self), hold.name.clone(), hold.owner.clone());
+        let (engine, name, owner) = (Arc::clone(self), hold.name.clone(), hold.owner.clone());
         let end = self.window_end(hold);
         self.background.spawn(async move {
             // In short sleeps, so that a shutdown does not wait for the whole window.
-            while clock::now() < end && shared.check_open().is_ok() {
+            while clock::now() < end && engine.check_open().is_ok() {
                 tokio::time::sleep(end.since(clock::now()).min(SHUTDOWN_CHECK_PERIOD)).await;
             }
-            if let Some(handed) = shared.wait_queues.end_window(&name, &owner) {
+            if let Some(handed) = engine.wait_queues.end_window(&name, &owner) {
                 tracing::debug!(%name, "lock taken back from a waiter that did not run in time");
-                shared.release_handed_over(handed);
+                engine.release_handed_over(handed);
             }
         });
     }
@@ -92,7 +92,7 @@ mod tests {
 
     use super::*;
     use crate::client::Client;
-    use crate::engine::CheckedSettings;
+    use crate::config::Settings;
     use crate::engine::Engine;
     use crate::engine::state::RenewalUnderWay;
     use crate::error::Error;
@@ -100,13 +100,12 @@ mod tests {
     use crate::lock::Lock;
     use turnlock_store::{Memory, MemoryStore};
 
-    fn client() -> (Client, Arc<Shared>) {
-        let settings =
-            CheckedSettings { hand_over_window: Duration::from_secs(3), ..CheckedSettings::default() };
+    fn client() -> (Client, Arc<Engine>) {
+        let settings = Settings { hand_over_window: Some(Duration::from_secs(3)), ..Settings::default() };
+        let settings = settings.check("a test", false).expect("good settings");
         let store = Arc::new(Memory::new(MemoryStore::new(), ClientId::from_random([7; 16])));
         let engine = Engine::start(store, ClientId::from_random([7; 16]), settings);
-        let shared = Arc::clone(&engine.shared);
-        (Client::new(engine), shared)
+        (Client::new(Arc::clone(&engine)), engine)
     }
 
     /// Returns a hold that was handed over, and the waiter that has not accepted it yet.
@@ -121,23 +120,23 @@ mod tests {
 
     #[tokio::test]
     async fn a_late_release_of_the_previous_hold_does_not_end_the_next_one() {
-        let (client, shared) = client();
+        let (client, engine) = client();
         let lock = client.lock("late step");
         let (previous, next) = hand_over(&lock).await;
         let guard = next.await.expect("handed over");
         assert_eq!(*guard.owner_id(), previous.owner);
         // As a retried release of one of several guards, which runs when all of them are gone.
-        shared.send_releases(&previous, Moment::NEVER).await.expect("nothing to release");
+        engine.send_releases(&previous, Moment::NEVER).await.expect("nothing to release");
         assert!(lock.is_locked().await.expect("a reply"), "released by a hold that was handed over");
         guard.unlock().await.expect("held");
     }
 
     #[tokio::test]
     async fn a_hold_that_a_late_release_ended_is_not_accepted() {
-        let (client, shared) = client();
+        let (client, engine) = client();
         let lock = client.lock("late step");
         let (previous, next) = hand_over(&lock).await;
-        shared.send_releases(&previous, Moment::NEVER).await.expect("held");
+        engine.send_releases(&previous, Moment::NEVER).await.expect("held");
         let guard = next.await.expect("a turn");
         assert!(lock.is_locked().await.expect("a reply"), "a released hold was accepted");
         guard.unlock().await.expect("held");
@@ -145,12 +144,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_hold_that_the_watchdog_checked_before_it_was_accepted_is_released() {
-        let (client, shared) = client();
+        let (client, engine) = client();
         let lock = client.lock("checked");
         let (previous, next) = hand_over(&lock).await;
         // As after a change of the connection: the hold may be gone, and no guard exists that could report
         // it.
-        shared.watchdog.check_all_now();
+        engine.watchdog.check_all_now();
         tokio::time::sleep(Duration::from_millis(10)).await;
         let guard = tokio::time::timeout(Duration::from_secs(5), next).await.expect("free").expect("a turn");
         assert_ne!(*guard.owner_id(), previous.owner, "accepted without a check");
@@ -159,7 +158,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_hold_with_a_renewal_under_way_is_not_handed_over() {
-        let (client, _shared) = client();
+        let (client, _engine) = client();
         let lock = client.lock("renewed");
         let guard = lock.lock().await.expect("free");
         let owner = guard.owner_id().clone();

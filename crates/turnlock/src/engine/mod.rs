@@ -9,7 +9,7 @@
 //! | | [`request`] | the parameters of an acquire or a reentry, and wait limits |
 //! | | [`run_to_completion`] | finishes futures whose callers have gone, on the runtime of the client |
 //! | | [`retry`] | the loop that repeats a failed request, and the rules for how long |
-//! | | [`shared`] | all of this state, as the modules below share it |
+//! | | [`shared`] | the engine: all of this state, as the modules below share it |
 //! | steps | [`query`] | requests that concern no local hold: inspect, counters, forced unlock, waiting for a latch |
 //! | | [`renewal`] | the task of the watchdog: renews, checks and shortens leases |
 //! | | [`release`] | releases holds, and undoes requests in doubt |
@@ -41,7 +41,8 @@ mod state;
 mod unlock_after;
 mod wait_warning;
 
-use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use turnlock_core::{ClientId, LockName};
@@ -50,11 +51,11 @@ pub(crate) use acquire::acquire;
 pub(crate) use grant::Grant;
 pub(crate) use query::{Resend, until_zero};
 pub(crate) use reenter::{read_under, reenter, try_owner_turn};
-pub(crate) use request::{AcquireRequest, ReenterRequest, WaitLimit, checked_number};
+pub(crate) use request::{AcquireRequest, ReenterRequest, WaitLimit, checked_number, time_out};
 pub(crate) use run_to_completion::{BackgroundTasks, RunToCompletion};
 pub(crate) use settings::CheckedSettings;
-pub(crate) use shared::{Engine, Shared};
-pub(crate) use state::{CallLocation, CallSite, Hold, Join, LeaseMode};
+pub(crate) use shared::Engine;
+pub(crate) use state::{CallLocation, CallSite, Hold, Join, LeaseMode, Wakeup};
 
 use crate::clock;
 use turnlock_store::{Signals, Store};
@@ -63,14 +64,13 @@ impl Engine {
     /// Starts the engine on the current runtime.
     pub(crate) fn start(store: Arc<dyn Store>, client: ClientId, settings: CheckedSettings) -> Arc<Self> {
         let (background, runner) = BackgroundTasks::new();
-        let shared = Shared::new(store, client, settings, background);
-        let signals: Arc<dyn Signals> = Arc::clone(&shared) as _;
-        shared.store.attach(Arc::downgrade(&signals));
+        let engine = Self::new(store, client, settings, background);
+        engine.store.attach(Arc::downgrade(&engine) as Weak<dyn Signals>);
         tokio::spawn(runner);
-        tokio::spawn(renewal::run(Arc::downgrade(&shared)));
-        let (heartbeats, store) = (Arc::downgrade(&shared.heartbeats), Arc::downgrade(&shared.store));
-        tokio::spawn(state::heartbeat::run(heartbeats, store, shared.settings.clone()));
-        Arc::new(Self { shared })
+        tokio::spawn(renewal::run(Arc::downgrade(&engine)));
+        let (heartbeats, store) = (Arc::downgrade(&engine.heartbeats), Arc::downgrade(&engine.store));
+        tokio::spawn(state::heartbeat::run(heartbeats, store, engine.settings.clone()));
+        engine
     }
 
     /// Refuses new acquires, and waits until all holds are released and all work is done, or `limit` has
@@ -78,28 +78,26 @@ impl Engine {
     ///
     /// Returns the number of holds and the number of pending tasks that are left.
     pub(crate) async fn shutdown(&self, limit: Duration) -> (usize, usize) {
-        let shared = &self.shared;
-        shared.close();
-        shared.wait_queues.wake_all();
+        self.closing.store(true, Ordering::Release);
+        self.wait_queues.wake_all();
         let end = clock::now() + limit;
         loop {
-            let (held, waiting) = shared.wait_queues.counts();
-            let remaining = (held, waiting + shared.background.pending());
+            let (held, waiting) = self.wait_queues.counts();
+            let remaining = (held, waiting + self.background.pending());
             let time_left = end.since(clock::now());
             // Without the engine's runtime, nothing makes progress.
-            if remaining == (0, 0) || time_left.is_zero() || shared.background.is_closed() {
-                shared.stop_renewing();
+            if remaining == (0, 0) || time_left.is_zero() || self.background.is_closed() {
+                self.stopped.store(true, Ordering::Release);
                 return remaining;
             }
             // Not every hold ends with a background task, so progress is also checked periodically.
-            let _ =
-                tokio::time::timeout(time_left.min(Duration::from_millis(20)), shared.background.progress())
-                    .await;
+            let check_at_latest = time_left.min(Duration::from_millis(20));
+            let _ = tokio::time::timeout(check_at_latest, self.background.progress()).await;
         }
     }
 }
 
-impl Signals for Shared {
+impl Signals for Engine {
     fn freed(&self, name: &LockName) {
         self.wait_queues.wake(name);
     }
@@ -110,10 +108,10 @@ impl Signals for Shared {
     }
 
     fn server_changed(&self) {
-        self.note_server_change();
+        self.server_changed_at.fetch_max(clock::now().as_micros(), Ordering::AcqRel);
         self.client_record.set_due_now();
-        if let Some(shared) = self.weak_self.upgrade() {
-            shared.replay_recent_releases();
+        if let Some(engine) = self.weak_self.upgrade() {
+            engine.replay_recent_releases();
         }
         self.connection_changed();
     }

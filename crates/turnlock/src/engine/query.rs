@@ -6,10 +6,10 @@ use turnlock_core::request::RetryWindow;
 use turnlock_core::{ClientId, Kind, LockName, OwnerId};
 
 use super::request::{WaitLimit, describe, time_out};
-use super::retry::{self, RetryState, retry};
+use super::retry::{RetryState, retry_once};
 use super::run_to_completion::RunToCompletion;
-use super::shared::Shared;
-use super::state::{Join, LONGEST_SLEEP};
+use super::shared::Engine;
+use super::state::{Join, LONGEST_SLEEP, Wakeup};
 use crate::clock;
 use crate::error::{Error, IntoError};
 use crate::identity::Identity;
@@ -26,7 +26,7 @@ pub(crate) enum Resend {
 /// The number of clients per request for their records.
 const RECORDS_PER_REQUEST: usize = 256;
 
-impl Shared {
+impl Engine {
     /// Sends a request that concerns no local hold, and retries once after a broken connection.
     ///
     /// A request that times out is not sent again.
@@ -41,7 +41,7 @@ impl Shared {
         let may_repeat = |failure: &Failure| {
             clock::now() < end && (resend == Resend::Always || failure.in_doubt.is_none())
         };
-        let reply = self.on_runtime(retry(|_| step(limit), retry::once(may_repeat))).await;
+        let reply = self.on_runtime(retry_once(|| step(limit), may_repeat)).await;
         reply.map(|StepReply { value, .. }| value).map_err(|failure| failure.into_error(|| describe(name)))
     }
 
@@ -55,7 +55,7 @@ impl Shared {
         let limit = self.settings.usual_limit();
         let mut found = Vec::with_capacity(clients.len());
         for clients in clients.chunks(RECORDS_PER_REQUEST) {
-            let reply = retry(|_| self.store.client_records(clients, limit), retry::once(|_| true)).await;
+            let reply = retry_once(|| self.store.directory().client_records(clients, limit), |_| true).await;
             let records = match reply {
                 Ok(StepReply { value, .. }) => value,
                 // Without the right to read records, all clients are unknown.
@@ -78,30 +78,28 @@ impl Shared {
     /// forgotten the request id. Once started, it is completed even if the caller is dropped.
     pub(crate) async fn perform(self: &Arc<Self>, name: &LockName, op: CounterOp) -> Result<i64, Error> {
         self.check_open()?;
-        let (shared, name, request) = (Arc::clone(self), name.clone(), self.new_owner());
+        let (engine, name, request) = (Arc::clone(self), name.clone(), self.new_owner());
         let work = async move {
-            let limit = shared.settings.usual_limit();
-            let mut state = RetryState::new(shared.settings.retry_for, WaitLimit::Endless, limit);
+            let limit = engine.settings.usual_limit();
+            let mut state = RetryState::new(engine.settings.retry_for, WaitLimit::Endless, limit);
             let mut repeats = RetryWindow::default();
-            let (shared, name, request) = (&shared, &name, &request);
-            let attempt = |last: Option<Failure>| {
-                if let Some(unanswered) = last.and_then(|failure| failure.in_doubt) {
+            loop {
+                check_resendable(&name, repeats)?;
+                let sent = clock::now();
+                let failure = match engine.store.perform(&name, op, &request, limit).await {
+                    Ok(StepReply { value, .. }) => {
+                        if !repeats.is_in_doubt() {
+                            engine.forget_request(&name, &request);
+                        }
+                        return Ok(value);
+                    }
+                    Err(failure) => failure,
+                };
+                if let Some(unanswered) = failure.in_doubt {
                     repeats.mark_in_doubt(unanswered.at);
                 }
-                let window = repeats;
-                async move {
-                    if let Err(error) = check_resendable(name, window) {
-                        return Ok(Err(error));
-                    }
-                    let StepReply { value, .. } = shared.store.perform(name, op, request, limit).await?;
-                    if !window.is_in_doubt() {
-                        shared.forget_request(name, request);
-                    }
-                    Ok(Ok(value))
-                }
-            };
-            let outcome = retry(attempt, |failure, sent| state.pause_after(failure, sent)).await;
-            outcome.unwrap_or_else(|failure| Err(failure.into_error(|| describe(name))))
+                state.pause(failure, sent).await.map_err(|failure| failure.into_error(|| describe(&name)))?;
+            }
         };
         self.on_runtime(RunToCompletion::new(&self.background, work)).await
     }
@@ -148,7 +146,7 @@ impl Shared {
     fn check_holds(&self, name: &LockName, is_affected: impl Fn(&OwnerId) -> bool) {
         self.wait_queues.for_holds(name, |hold| {
             if is_affected(&hold.owner) || hold.permit_ids().any(|id| is_affected(&id)) {
-                self.watchdog.check_now(hold);
+                self.watchdog.plan(hold, clock::now());
             }
         });
     }
@@ -178,19 +176,31 @@ fn check_kind(name: &LockName, owner: Option<&OwnerId>) -> Result<(), Error> {
 }
 
 /// Waits until a latch is open. Returns `false` if the wait limit passes first.
+///
+/// Failures are retried within the wait limit.
 pub(crate) async fn until_zero(
-    shared: &Arc<Shared>,
+    engine: &Arc<Engine>,
     name: &LockName,
     wait_limit: WaitLimit,
 ) -> Result<bool, Error> {
-    let (waiter, _) = shared.wait_queues.enter(name, Join::AtEnd);
+    let (waiter, _) = engine.wait_queues.enter(name, Join::AtEnd, Wakeup::default());
+    let (limit, end) = (engine.settings.usual_limit(), wait_limit.end());
+    let mut state = RetryState::new(engine.settings.retry_for, wait_limit, limit);
     let mut is_subscribed = false;
-    let end = wait_limit.end();
     loop {
+        engine.check_open()?;
         let sent = clock::now();
-        let count = count_within(shared, name, wait_limit).await?;
-        if count <= 0 {
-            return Ok(true);
+        // A request may outlast the caller's deadline by one response time-out.
+        let reply = wait_limit.bound(limit, engine.store.inspect(name, limit)).await;
+        let no_reply =
+            || Failure::refused(FailureKind::Unavailable(time_out(format!("no reply within {limit:?}"))));
+        match reply.unwrap_or_else(|_| Err(no_reply())) {
+            Ok(StepReply { value, .. }) if value.number.unwrap_or_default() <= 0 => return Ok(true),
+            Ok(_) => state.reset(),
+            Err(failure) => {
+                state.pause(failure, sent).await.map_err(|failure| failure.into_error(|| describe(name)))?;
+                continue;
+            }
         }
         if clock::now() >= end {
             return Ok(false);
@@ -200,35 +210,13 @@ pub(crate) async fn until_zero(
             is_subscribed = true;
             waiter.set_subscribed();
             let _ =
-                tokio::time::timeout(end.since(sent).min(LONGEST_SLEEP), shared.store.subscribe(name)).await;
+                tokio::time::timeout(end.since(sent).min(LONGEST_SLEEP), engine.store.subscribe(name)).await;
             continue;
         }
-        let poll_at = (sent + shared.settings.poll_interval).min(end);
+        let poll_at = (sent + engine.settings.poll_interval).min(end);
         while !waiter.wakeup.take_hint() && clock::now() < poll_at {
             let sleep_for = poll_at.since(clock::now()).min(LONGEST_SLEEP);
             let _ = tokio::time::timeout(sleep_for, waiter.wakeup.notified()).await;
         }
     }
-}
-
-/// Reads the count of a latch. Retries failures within the wait limit.
-async fn count_within(shared: &Arc<Shared>, name: &LockName, wait_limit: WaitLimit) -> Result<i64, Error> {
-    let (limit, end) = (shared.settings.usual_limit(), wait_limit.end());
-    let mut state = RetryState::new(shared.settings.retry_for, wait_limit, limit);
-    let attempt = |_| async {
-        if let Err(error) = shared.check_open() {
-            return Ok(Err(error));
-        }
-        // A request may outlast the caller's deadline by one response time-out.
-        let time_left = end.since(clock::now()).max(limit);
-        let reply = tokio::time::timeout(time_left, shared.store.inspect(name, limit)).await;
-        let no_reply =
-            || Failure::refused(FailureKind::Unavailable(time_out(format!("no reply within {limit:?}"))));
-        let StepReply { value, .. } = reply.unwrap_or_else(|_| Err(no_reply()))?;
-        Ok(Ok(value.number.unwrap_or_default()))
-    };
-    let pause_after = |failure: &Failure, sent| {
-        state.pause_after(failure, sent).map(|pause| pause.min(end.since(clock::now())))
-    };
-    retry(attempt, pause_after).await.unwrap_or_else(|failure| Err(failure.into_error(|| describe(name))))
 }

@@ -11,13 +11,13 @@ use turnlock_core::Kind;
 use turnlock_core::hold_state::Event;
 use turnlock_core::model::Acquired;
 
-use super::acquire::{acquire, check_store, max_age, timed_out};
+use super::acquire::{acquire, max_age, outcome_behind, timed_out};
 use super::grant::Grant;
 use super::request::{AcquireRequest, ReenterRequest, WaitLimit, describe};
-use super::retry::{RetryState, retry};
+use super::retry::RetryState;
 use super::run_to_completion::RunToCompletion;
-use super::shared::{Engine, Shared};
-use super::state::{CallSite, FrontState, Hold, LeaseMode};
+use super::shared::Engine;
+use super::state::{CallSite, Hold, LeaseMode};
 use crate::clock;
 use crate::error::{Error, IntoError, LostReason};
 use turnlock_store::{Failure, StepOptions, StepReply};
@@ -32,34 +32,32 @@ pub(crate) async fn reenter(
     hold: &Arc<Hold>,
     request: ReenterRequest,
 ) -> Result<Grant, Error> {
-    let shared = &engine.shared;
-    shared.check_open()?;
-    shared.settings.response_limit(request.lease_mode.lease())?;
+    engine.check_open()?;
+    engine.settings.response_limit(request.lease_mode.lease())?;
     if hold.name.kind() == Kind::Plain {
         let reason =
             format!("reentry of plain lock {:?}: a plain lock has no hold count", hold.name.as_str());
         return Err(Error::Unsupported(reason));
     }
-    RunToCompletion::new(&shared.background, send_reenter(Arc::clone(engine), Arc::clone(hold), request))
+    RunToCompletion::new(&engine.background, send_reenter(Arc::clone(engine), Arc::clone(hold), request))
         .await
 }
 
 async fn send_reenter(engine: Arc<Engine>, hold: Arc<Hold>, request: ReenterRequest) -> Result<Grant, Error> {
-    let shared = &engine.shared;
-    let limit = shared.settings.response_limit(request.lease_mode.lease())?;
-    let mut state = RetryState::new(shared.settings.retry_for, request.wait_limit, limit);
-    let outcome = retry(
-        |_| try_reenter(&engine, &hold, request, limit),
-        |failure, sent| state.pause_after(failure, sent),
-    );
-    match outcome.await {
-        Ok(outcome) => outcome,
-        Err(failure) => {
+    let limit = engine.settings.response_limit(request.lease_mode.lease())?;
+    let mut state = RetryState::new(engine.settings.retry_for, request.wait_limit, limit);
+    loop {
+        let sent = clock::now();
+        let failure = match try_reenter(&engine, &hold, request, limit).await {
+            Ok(outcome) => return outcome,
+            Err(failure) => failure,
+        };
+        if let Err(failure) = state.pause(failure, sent).await {
             // If the store replies, the caller sees the error only after the old count is restored.
-            if !failure.took_effect || shared.send_releases(&hold, clock::now() + limit).await.is_err() {
-                shared.send_releases_in_background(&hold);
+            if !failure.took_effect || engine.send_releases(&hold, clock::now() + limit).await.is_err() {
+                engine.send_releases_in_background(&hold);
             }
-            Err(failure.into_error(|| format!("the reentry of lock {:?}", hold.name.as_str())))
+            return Err(failure.into_error(|| format!("the reentry of lock {:?}", hold.name.as_str())));
         }
     }
 }
@@ -71,9 +69,8 @@ async fn try_reenter(
     ReenterRequest { lease_mode, replicas, .. }: ReenterRequest,
     limit: Duration,
 ) -> Result<Result<Grant, Error>, Failure> {
-    let shared = &engine.shared;
     let lost = |reason| {
-        shared.mark_lost(hold, reason);
+        engine.mark_lost(hold, reason);
         Ok(Err(Error::Lost { name: hold.name.to_string(), reason }))
     };
     // Released between two tries, so that a release does not wait for a store that does not reply.
@@ -87,10 +84,10 @@ async fn try_reenter(
     }
     let lease = lease_mode.lease();
     let replicas = replicas.max(hold.replicas_wanted());
-    let options = shared.options(&hold.name, lease, false);
+    let options = engine.options(&hold.name, lease, false);
     let step_options = StepOptions::of_engine(limit, replicas);
     let StepReply { value, sent, replicas: reached, .. } =
-        match shared.store.acquire(hold.claim(target), options, step_options).await {
+        match engine.store.acquire(hold.claim(target), options, step_options).await {
             Ok(reply) => reply,
             Err(failure) => {
                 if failure.in_doubt.is_some() {
@@ -105,16 +102,16 @@ async fn try_reenter(
             }
         };
     let token = match value {
-        Acquired::Busy { .. } | Acquired::Gone => return lost(shared.loss_reason(hold)),
+        Acquired::Busy { .. } | Acquired::Gone => return lost(engine.loss_reason(hold)),
         Acquired::GrantedWith { token } => Some(token),
         Acquired::Granted => None,
     };
-    token.inspect(|token| shared.tokens.observe(&hold.name, *token));
+    token.inspect(|token| engine.tokens.observe(&hold.name, *token));
     hold.confirm_for(lease, sent.at);
     hold.note_replicas(replicas, reached);
     // Unless the hold has ended meanwhile.
-    Ok(shared.finish(hold, hold.confirm_reentry(target, lease_mode), None).map(|()| {
-        shared.watchdog.watch(hold);
+    Ok(engine.finish(hold, hold.confirm_reentry(target, lease_mode), None).map(|()| {
+        engine.watchdog.watch(hold);
         Grant::new(engine, Arc::clone(hold), lease_mode, token)
     }))
 }
@@ -160,28 +157,25 @@ pub(crate) async fn read_under(
 ///
 /// Waits until the request of that task ends. Returns `None` if that task waits for a lock that is held.
 pub(crate) async fn try_owner_turn<'a>(
-    shared: &Shared,
+    engine: &Engine,
     request: &AcquireRequest,
     turn: &'a Mutex<()>,
 ) -> Result<Option<MutexGuard<'a, ()>>, Error> {
-    let limit = shared.settings.response_limit(request.lease_mode.lease())?;
+    let limit = engine.settings.response_limit(request.lease_mode.lease())?;
     let overdue = clock::now() + limit;
     loop {
-        let front_state = match shared.wait_queues.front_state(&request.name, max_age(limit)) {
-            Some(FrontState::Refused) => return Ok(None),
-            Some(FrontState::Idle) => return check_store(shared, &request.name, limit).await.map(|()| None),
-            Some(FrontState::Failing(outage) | FrontState::Sending(_, Some(outage)))
-                if outage.has_lasted(limit) =>
-            {
-                return Err(outage.failure.into_error(|| format!("lock {:?}", request.name.as_str())));
-            }
-            front_state => front_state,
-        };
+        let front = engine.wait_queues.front_state(&request.name, max_age(limit));
+        let sending = front.as_ref().map(|front| front.sending.clone());
+        if let Some(front) = front
+            && let Some(outcome) = outcome_behind(engine, &request.name, limit, front).await
+        {
+            return outcome.map(|()| None);
+        }
         let front_changed = async {
-            match &front_state {
-                Some(FrontState::Sending(wakeup, _)) => wakeup.request_ended().await,
+            match &sending {
+                Some(Some(wakeup)) => wakeup.request_ended().await,
                 // It retries soon.
-                Some(_) => tokio::time::sleep(RETRY_SOON).await,
+                Some(None) => tokio::time::sleep(RETRY_SOON).await,
                 // It is in a reentry, or about to end.
                 None => pending().await,
             }

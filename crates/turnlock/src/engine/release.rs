@@ -12,17 +12,14 @@ use turnlock_core::lease::coarse_limit;
 use turnlock_core::model::{Claim, Released};
 use turnlock_core::{Backoff, Doubt, Kind, Moment};
 
-use super::retry::{self, retry};
-use super::shared::Shared;
-use super::state::{Hold, RecentRelease};
+use super::retry::pause_until;
+use super::shared::Engine;
+use super::state::Hold;
 use crate::clock;
 use crate::error::{Error, IntoError, LostReason};
 use turnlock_store::Failure;
 
-/// A failed release, and the count that it was to set.
-type FailedRelease = (u32, Failure);
-
-impl Shared {
+impl Engine {
     /// Releases on the store what ended guards held: the whole hold, if `is_last`.
     pub(super) async fn finish_release(
         self: Arc<Self>,
@@ -46,9 +43,9 @@ impl Shared {
     ///
     /// The caller has its result already.
     pub(super) fn send_releases_in_background(self: &Arc<Self>, hold: &Arc<Hold>) {
-        let (shared, hold) = (Arc::clone(self), Arc::clone(hold));
+        let (engine, hold) = (Arc::clone(self), Arc::clone(hold));
         self.background.spawn(async move {
-            let outcome = shared.send_releases(&hold, Moment::NEVER).await;
+            let outcome = engine.send_releases(&hold, Moment::NEVER).await;
             if let Err(error @ Error::InDoubt { .. }) = outcome
                 && !hold.name.kind().is_leased()
             {
@@ -66,36 +63,30 @@ impl Shared {
         hold: &Arc<Hold>,
         deadline: Moment,
     ) -> Result<(), Error> {
-        let mut pause_after = retry::until(|| hold.release_end().min(deadline));
-        let outcome = retry(
-            |last| self.try_release(hold, last),
-            |(_, failure): &FailedRelease, sent| pause_after(failure, sent),
-        );
-        outcome.await.unwrap_or_else(|failed| self.give_up_release(hold, failed))
-    }
-
-    /// Sends one release request, if there is something to release.
-    async fn try_release(
-        self: &Arc<Self>,
-        hold: &Arc<Hold>,
-        last: Option<FailedRelease>,
-    ) -> Result<Result<(), Error>, FailedRelease> {
-        if let Some(failed) = last
-            && clock::now() >= hold.resend_end()
-        {
-            return Ok(self.give_up_release(hold, failed));
+        let mut backoff = Backoff::default();
+        loop {
+            // Unlocked between two tries. Each try reads the current target.
+            let step = hold.step_lock.lock().await;
+            let (target, failure) = match hold.apply(Event::ReleaseDue) {
+                Action::Send { target } => match self.send_release(hold, target).await {
+                    Ok(action) => return self.finish(hold, action, None),
+                    Err(failure) => (target, failure),
+                },
+                action => return self.finish(hold, action, None),
+            };
+            drop(step);
+            let end = hold.release_end().min(deadline);
+            let may_retry = pause_until(end, &failure, &mut backoff).await;
+            if !may_retry || clock::now() >= hold.resend_end() {
+                let is_refused = !failure.is_retryable();
+                let action = hold.apply(Event::ReleaseFailed { target, is_refused });
+                return self.finish(hold, action, Some(failure));
+            }
         }
-        // Unlocked between two tries. Each try reads the current target.
-        let _step = hold.step_lock.lock().await;
-        let action = match hold.apply(Event::ReleaseDue) {
-            Action::Send { target } => self.send_release(hold, target).await?,
-            action => action,
-        };
-        Ok(self.finish(hold, action, None))
     }
 
     /// Sends one release request. Returns what its reply means.
-    async fn send_release(&self, hold: &Arc<Hold>, target: u32) -> Result<Action, FailedRelease> {
+    async fn send_release(&self, hold: &Arc<Hold>, target: u32) -> Result<Action, Failure> {
         let yields =
             target == 0 && hold.name.kind().allows_hand_over() && self.wait_queues.begin_yielding(&hold.name);
         let claim = Claim { unsure: hold.is_remembered(), ..hold.claim(target) };
@@ -107,7 +98,7 @@ impl Shared {
                 }
                 let in_doubt = failure.in_doubt.is_some();
                 tracing::warn!(name = %hold.name, %failure, in_doubt, "release failed");
-                return Err((target, failure));
+                return Err(failure);
             }
         };
         if let Some(listeners) = reply.notified.filter(|_| yields) {
@@ -127,16 +118,6 @@ impl Shared {
             tracing::warn!(name = %hold.name, owner = %hold.owner, "lost, noticed at release");
         }
         Ok(action)
-    }
-
-    /// Ends a release that failed, and is not sent again by this call.
-    fn give_up_release(
-        self: &Arc<Self>,
-        hold: &Arc<Hold>,
-        (target, failure): FailedRelease,
-    ) -> Result<(), Error> {
-        let action = hold.apply(Event::ReleaseFailed { target, is_refused: !failure.is_retryable() });
-        self.finish(hold, action, Some(failure))
     }
 
     /// Undoes what is in doubt, and returns the result for the caller of a step on the hold.
@@ -166,10 +147,9 @@ impl Shared {
             Report::Done => return Ok(()),
             Report::NotHeld => return Err(Error::NotHeld { name: name(), owner: hold.owner.to_string() }),
             Report::InDoubt | Report::Refused => {
+                let what = || format!("the release of lock {:?}", hold.name.as_str());
                 return Err(match failure {
-                    Some(failure) if report == Report::Refused => {
-                        failure.into_error(|| format!("the release of lock {:?}", hold.name.as_str()))
-                    }
+                    Some(failure) if report == Report::Refused => failure.into_error(what),
                     failure => Error::InDoubt { name: name(), source: failure.and_then(Failure::into_cause) },
                 });
             }
@@ -199,24 +179,15 @@ impl Shared {
 
     /// Undoes a request in doubt, in the background, until it can have no effect.
     pub(super) fn undo_request(self: &Arc<Self>, claim: Claim, limit: Duration, doubt: Doubt) {
-        tracing::warn!(
-            name = %claim.name, owner = %claim.owner,
-            "request in doubt, undoing it"
-        );
+        tracing::warn!(name = %claim.name, owner = %claim.owner, "request in doubt, undoing it");
         drop(self.undo(claim, limit, doubt));
     }
 
     /// Removes a refused waiter from the queue on the store, or the mark of a waiting writer.
     ///
-    /// Retries for a while if the store does not reply. The removal completes even if the returned future is
-    /// dropped.
-    pub(super) fn leave_queue(
-        self: &Arc<Self>,
-        claim: Claim,
-        limit: Duration,
-    ) -> impl Future<Output = ()> + use<> {
-        let done = self.undo(claim, limit, Doubt::of_existing_hold(clock::now() + Doubt::DELIVERY));
-        async move { drop(done.await) }
+    /// Retries for a while if the store does not reply. The receiver is as that of [`Self::undo`].
+    pub(super) fn leave_queue(self: &Arc<Self>, claim: Claim, limit: Duration) -> oneshot::Receiver<()> {
+        self.undo(claim, limit, Doubt::of_existing_hold(clock::now() + Doubt::DELIVERY))
     }
 
     /// Undoes what is in doubt, in the background, until that is confirmed or the doubt is moot.
@@ -228,17 +199,20 @@ impl Shared {
         limit: Duration,
         doubt: Doubt,
     ) -> oneshot::Receiver<()> {
-        let shared = Arc::clone(self);
+        let engine = Arc::clone(self);
         let (done_sender, done) = oneshot::channel();
         let claim = Claim { target: 0, under: None, unsure: true, ..claim };
         self.background.spawn(async move {
-            let attempt = |_| async {
+            let mut backoff = Backoff::default();
+            let is_settled = loop {
                 let sent = clock::now();
-                let reply = shared.store.release(claim.clone(), limit).await;
+                let reply = engine.store.release(claim.clone(), limit).await;
                 let is_settled = reply.is_ok_and(|reply| reply.sent.unsettled(Some(doubt)).is_none());
-                if is_settled || doubt.has_expired_by(sent) { Ok(is_settled) } else { Err(()) }
+                if is_settled || doubt.has_expired_by(sent) {
+                    break is_settled;
+                }
+                tokio::time::sleep(backoff.pause(fastrand::f64())).await;
             };
-            let is_settled = retry(attempt, retry::without_end(Backoff::default())).await.unwrap_or_default();
             let Claim { name, owner, permits, .. } = claim;
             if !is_settled && !name.kind().is_leased() {
                 tracing::warn!(%name, %owner, permits, "undo failed, permits may be lost");
@@ -254,8 +228,7 @@ impl Shared {
         if !releases.is_empty() {
             tracing::debug!(holds = releases.len(), "server changed, replaying recent releases");
         }
-        for RecentRelease { name, owner, permits, lease_end } in releases {
-            let claim = Claim { permits, ..Claim::new(&name, &owner, 0) };
+        for (claim, lease_end) in releases {
             drop(self.undo(claim, self.settings.usual_limit(), Doubt::of_existing_hold(lease_end)));
         }
     }

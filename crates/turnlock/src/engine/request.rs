@@ -3,6 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Mutex, MutexGuard};
+use tokio::time::error::Elapsed;
 use turnlock_core::{LockName, Moment};
 
 use super::state::{CallSite, Hold, LeaseMode};
@@ -53,9 +54,16 @@ impl WaitLimit {
     /// Locks `mutex` within the wait limit. With [`WaitLimit::None`], only if it is free now.
     pub(crate) async fn lock<T>(self, mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
         match self {
-            Self::Endless => Some(mutex.lock().await),
             Self::None => mutex.try_lock().ok(),
-            Self::Until(end) => tokio::time::timeout(end.since(clock::now()), mutex.lock()).await.ok(),
+            _ => self.bound(Duration::ZERO, mutex.lock()).await.ok(),
+        }
+    }
+
+    /// Awaits `future` within the wait limit, or for `least` if that is longer.
+    pub(super) async fn bound<F: Future>(self, least: Duration, future: F) -> Result<F::Output, Elapsed> {
+        match self {
+            Self::Endless => Ok(future.await),
+            _ => tokio::time::timeout(self.end().since(clock::now()).max(least), future).await,
         }
     }
 
@@ -83,6 +91,6 @@ pub(crate) fn describe(name: &LockName) -> String {
 }
 
 /// A time-out, as the cause of an error.
-pub(super) fn time_out(text: impl Into<String>) -> Arc<io::Error> {
+pub(crate) fn time_out(text: impl Into<String>) -> Arc<io::Error> {
     Arc::new(io::Error::new(io::ErrorKind::TimedOut, text.into()))
 }

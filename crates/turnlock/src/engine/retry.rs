@@ -1,4 +1,4 @@
-//! Retries after failures: one loop, and the rules for how long.
+//! Retries after failures: the pauses, and the rules for how long.
 
 use std::time::Duration;
 
@@ -9,57 +9,24 @@ use crate::clock;
 use crate::error::{Error, IntoError};
 use turnlock_store::Failure;
 
-/// Repeats `attempt` until it succeeds, or until `pause_after` returns no pause.
-///
-/// `attempt` gets the failure of the attempt before it. `pause_after` gets a failure and the time at which that
-/// attempt began. Returns the last failure if there is no further attempt.
-///
-/// # Cancel safety
-///
-/// As `attempt`: a request that must be completed needs a [`RunToCompletion`](super::RunToCompletion) around the
-/// whole.
-pub(super) async fn retry<T, E, F: Future<Output = Result<T, E>>>(
-    mut attempt: impl FnMut(Option<E>) -> F,
-    mut pause_after: impl FnMut(&E, Moment) -> Option<Duration>,
-) -> Result<T, E> {
-    let mut last = None;
-    loop {
-        let began = clock::now();
-        let failure = match attempt(last.take()).await {
-            Err(failure) => failure,
-            success => return success,
-        };
-        let Some(pause) = pause_after(&failure, began) else { return Err(failure) };
-        if !pause.is_zero() {
-            tokio::time::sleep(pause).await;
-        }
-        last = Some(failure);
+/// Pauses before `failure` is retried. Returns `false` if it cannot be retried, or `end` has passed.
+pub(super) async fn pause_until(end: Moment, failure: &Failure, backoff: &mut Backoff) -> bool {
+    let rest = end.since(clock::now());
+    let may_retry = failure.is_retryable() && !rest.is_zero();
+    if may_retry {
+        tokio::time::sleep(backoff.pause(fastrand::f64()).min(rest)).await;
     }
+    may_retry
 }
 
-/// Retries until the attempt succeeds, with the pauses of `backoff`.
-pub(super) fn without_end<E>(mut backoff: Backoff) -> impl FnMut(&E, Moment) -> Option<Duration> {
-    move |_, _| Some(backoff.pause(fastrand::f64()))
-}
-
-/// Retries what can be retried until `end`, with growing pauses.
-pub(super) fn until(end: impl Fn() -> Moment) -> impl FnMut(&Failure, Moment) -> Option<Duration> {
-    let mut backoff = Backoff::default();
-    move |failure, _| {
-        let rest = end().since(clock::now());
-        let may_retry = failure.is_retryable() && !rest.is_zero();
-        may_retry.then(|| backoff.pause(fastrand::f64()).min(rest))
-    }
-}
-
-/// Retries once, at once, if the failure can be retried and `may_repeat`.
-pub(super) fn once(
-    may_repeat: impl Fn(&Failure) -> bool,
-) -> impl FnMut(&Failure, Moment) -> Option<Duration> {
-    let mut is_first = true;
-    move |failure, _| {
-        let may_retry = std::mem::take(&mut is_first) && failure.is_retryable() && may_repeat(failure);
-        may_retry.then_some(Duration::ZERO)
+/// Executes `step` and, if its failure can be retried and `may_repeat`, once more.
+pub(super) async fn retry_once<T, F: Future<Output = Result<T, Failure>>>(
+    step: impl Fn() -> F,
+    may_repeat: impl FnOnce(&Failure) -> bool,
+) -> Result<T, Failure> {
+    match step().await {
+        Err(failure) if failure.is_retryable() && may_repeat(&failure) => step().await,
+        outcome => outcome,
     }
 }
 
@@ -106,10 +73,16 @@ impl RetryState {
         self.backoff = Backoff::default();
     }
 
-    /// Returns the pause before the next try, or `None` if there is none.
+    /// Pauses before the next try, within the caller's wait. Returns the failure if there is no next try.
     ///
     /// `sent` is when the failed request was sent.
-    pub(super) fn pause_after(&mut self, failure: &Failure, sent: Moment) -> Option<Duration> {
+    pub(super) async fn pause(&mut self, failure: Failure, sent: Moment) -> Result<(), Failure> {
+        let Some(pause) = self.pause_after(&failure, sent) else { return Err(failure) };
+        tokio::time::sleep(pause.min(self.wait_limit.end().since(clock::now()))).await;
+        Ok(())
+    }
+
+    fn pause_after(&mut self, failure: &Failure, sent: Moment) -> Option<Duration> {
         let now = clock::now();
         // A first quick failure may only mean that an idle connection has died, so it is always retried. A
         // grant that stands got its reply, so it is no such failure.
@@ -133,6 +106,8 @@ impl RetryState {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::super::request::time_out;
     use super::*;
     use turnlock_store::FailureKind;
@@ -141,43 +116,34 @@ mod tests {
         Failure::refused(FailureKind::Unavailable(time_out(text)))
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn an_attempt_gets_the_failure_before_it() {
-        let mut seen = Vec::new();
-        let attempt = |last: Option<usize>| {
-            seen.push(last);
-            let number = seen.len();
-            async move { if number < 3 { Err(number) } else { Ok("done") } }
-        };
-        assert_eq!(retry(attempt, without_end(Backoff::default())).await, Ok("done"));
-        assert_eq!(seen, [None, Some(1), Some(2)]);
-    }
-
     #[tokio::test]
     async fn a_request_is_retried_once_if_that_can_help() {
         let sent = async |first: Failure, may_repeat: bool| {
-            let mut sent = 0;
-            let attempt = |_| {
-                sent += 1;
+            let sent = Cell::new(0);
+            let step = || {
+                sent.set(sent.get() + 1);
                 let failure = first.clone();
                 async move { Err::<(), _>(failure) }
             };
-            retry(attempt, once(|_| may_repeat)).await.expect_err("it always fails");
-            sent
+            retry_once(step, |_| may_repeat).await.expect_err("it always fails");
+            sent.get()
         };
         assert_eq!(sent(unavailable("down"), true).await, 2);
         assert_eq!(sent(unavailable("down"), false).await, 1);
         assert_eq!(sent(Failure::refused(FailureKind::Unsupported("no".to_owned())), true).await, 1);
     }
 
-    #[test]
-    fn the_last_pause_ends_with_the_time_for_retries() {
+    #[tokio::test(start_paused = true)]
+    async fn the_last_pause_ends_with_the_time_for_retries() {
+        let mut backoff = Backoff::new(Duration::from_secs(60), Duration::from_secs(60));
         let end = clock::now() + Duration::from_millis(3);
-        let mut pause_after = until(|| end);
-        let pause = pause_after(&unavailable("down"), clock::now());
-        assert!(pause.is_none_or(|pause| pause <= Duration::from_millis(3)), "{pause:?}");
-        let mut pause_after = until(|| Moment::from_micros(0));
-        assert_eq!(pause_after(&unavailable("down"), clock::now()), None);
+        let started = tokio::time::Instant::now();
+        // No time is left if the test was delayed.
+        let _ = pause_until(end, &unavailable("down"), &mut backoff).await;
+        assert!(started.elapsed() <= Duration::from_millis(5), "{:?}", started.elapsed());
+        assert!(!pause_until(Moment::from_micros(0), &unavailable("down"), &mut backoff).await);
+        let refused = Failure::refused(FailureKind::Unsupported("no".to_owned()));
+        assert!(!pause_until(Moment::NEVER, &refused, &mut backoff).await);
     }
 
     #[test]

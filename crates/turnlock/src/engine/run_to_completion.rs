@@ -5,8 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures_util::stream::FuturesUnordered;
-use futures_util::{FutureExt, StreamExt};
+use futures_util::{FutureExt, StreamExt, stream};
 use pin_project_lite::pin_project;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc};
@@ -34,8 +33,11 @@ struct Counter {
 impl BackgroundTasks {
     /// Returns the handle, and the runner to be spawned on the engine's runtime.
     pub(crate) fn new() -> (Self, impl Future<Output = ()> + Send) {
-        let (sender, receiver) = mpsc::unbounded_channel();
-        (Self { sender, counter: Arc::default() }, run(receiver))
+        let (sender, mut receiver) = mpsc::unbounded_channel();
+        // Until all handles are dropped and all tasks have finished.
+        let works = stream::poll_fn(move |context| receiver.poll_recv(context));
+        let runner = works.for_each_concurrent(None, |work: Work| work);
+        (Self { sender, counter: Arc::default() }, runner)
     }
 
     /// Runs `work` in the background.
@@ -44,7 +46,10 @@ impl BackgroundTasks {
         let task = PendingTask(Arc::clone(&self.counter));
         // Fails only if the runner is gone; then the work is dropped.
         let _ = self.sender.send(Box::pin(async move {
-            work.await;
+            // A panic must not stop the other tasks.
+            if AssertUnwindSafe(work).catch_unwind().await.is_err() {
+                tracing::error!("background task panicked, what it was to release ends with its lease");
+            }
             drop(task);
         }));
     }
@@ -80,28 +85,6 @@ impl Drop for PendingTask {
     fn drop(&mut self) {
         self.0.pending.fetch_sub(1, Ordering::AcqRel);
         self.0.finished.notify_one();
-    }
-}
-
-/// Runs all tasks concurrently, until all handles are dropped and all tasks have finished.
-async fn run(mut receiver: mpsc::UnboundedReceiver<Work>) {
-    let mut running = FuturesUnordered::new();
-    let mut open = true;
-    while open || !running.is_empty() {
-        tokio::select! {
-            work = receiver.recv(), if open => match work {
-                Some(work) => running.push(catch_panic(work)),
-                None => open = false,
-            },
-            Some(()) = running.next(), if !running.is_empty() => {}
-        }
-    }
-}
-
-/// Runs one task. A panic must not stop the other tasks.
-async fn catch_panic(work: Work) {
-    if AssertUnwindSafe(work).catch_unwind().await.is_err() {
-        tracing::error!("background task panicked, what it was to release ends with its lease");
     }
 }
 
@@ -155,15 +138,9 @@ pin_project! {
     /// A lock may be awaited on another runtime, or on none. Without this, the timers would belong to that
     /// runtime, and a request that the engine completes could lose its timer with the caller.
     pub(crate) struct OnRuntime<'a, F> {
-        runtime: &'a Handle,
+        pub(super) runtime: &'a Handle,
         #[pin]
-        future: F,
-    }
-}
-
-impl<'a, F> OnRuntime<'a, F> {
-    pub(super) fn new(runtime: &'a Handle, future: F) -> Self {
-        Self { runtime, future }
+        pub(super) future: F,
     }
 }
 

@@ -11,6 +11,10 @@ pub(crate) struct CheckedSettings {
     pub(crate) watchdog_timeout: Lease,
     /// How long to wait for a reply. `None`: 1 s, less for short leases.
     pub(crate) response_timeout: Option<Duration>,
+    #[cfg_attr(
+        not(any(feature = "redis", all(feature = "file", unix))),
+        expect(dead_code, reason = "a memory store needs no connection")
+    )]
     pub(crate) connect_timeout: Duration,
     /// How long to retry while the store does not reply.
     pub(crate) retry_for: Duration,
@@ -27,22 +31,6 @@ pub(crate) struct CheckedSettings {
 
 /// The default of `response_timeout`.
 const DEFAULT_RESPONSE_TIMEOUT: Duration = Duration::from_secs(1);
-
-impl Default for CheckedSettings {
-    fn default() -> Self {
-        Self {
-            watchdog_timeout: Lease::WATCHDOG,
-            response_timeout: None,
-            connect_timeout: Duration::from_secs(5),
-            retry_for: Duration::from_secs(30),
-            poll_interval: Duration::from_secs(1),
-            hand_over_window: Duration::from_millis(10),
-            key_prefix: String::new(),
-            label: None,
-            replicas: 0,
-        }
-    }
-}
 
 impl CheckedSettings {
     /// Returns the response time-out of a step on a hold with this lease.

@@ -3,23 +3,20 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use tokio::runtime::Handle;
+use turnlock_core::hold_state::{Action, Event, Loss};
 use turnlock_core::model::AcquireOptions;
-use turnlock_core::{ClientId, Kind, Lease, LockName, Moment, OwnerId};
+use turnlock_core::{ClientId, Kind, Lease, LockName, OwnerId};
 
 use super::CheckedSettings;
 use super::run_to_completion::{BackgroundTasks, OnRuntime};
 use super::state::{ClientRecord, Heartbeats, Hold, RecentReleases, Tokens, WaitQueues, Watchdog};
-use crate::clock;
 use crate::error::{Error, LostReason};
 use turnlock_store::Store;
 
-/// The engine, as its users hold it. When the last user drops it, it completes the pending work and ends.
+/// The engine: the state that its users and its tasks share.
+///
+/// When the last user drops it, it completes the pending work and ends.
 pub(crate) struct Engine {
-    pub(crate) shared: Arc<Shared>,
-}
-
-/// The state that the engine's users and its tasks share.
-pub(crate) struct Shared {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) settings: CheckedSettings,
     pub(crate) client: ClientId,
@@ -32,19 +29,19 @@ pub(crate) struct Shared {
     pub(crate) background: BackgroundTasks,
     /// The number of group requests whose time-out has passed and whose reply has not arrived.
     pub(crate) overdue_requests: Arc<()>,
-    runtime: Handle,
+    pub(super) runtime: Handle,
     /// A reference to itself, for work that outlasts a call.
     pub(super) weak_self: Weak<Self>,
     next_owner: AtomicU64,
     /// When another server may last have taken over, in microseconds of the local clock.
-    server_changed_at: AtomicU64,
+    pub(super) server_changed_at: AtomicU64,
     /// Set when no new lock may be acquired.
-    closing: AtomicBool,
+    pub(super) closing: AtomicBool,
     /// Set when renewals have stopped too. The remaining holds expire.
-    stopped: AtomicBool,
+    pub(super) stopped: AtomicBool,
 }
 
-impl Shared {
+impl Engine {
     /// Creates the state of a client on the current runtime.
     pub(super) fn new(
         store: Arc<dyn Store>,
@@ -79,19 +76,10 @@ impl Shared {
         self.client.owner(self.next_owner.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Refuses new acquires from now on.
-    pub(super) fn close(&self) {
-        self.closing.store(true, Ordering::Release);
-    }
-
     /// Fails if the client is shutting down or its runtime is gone.
     pub(crate) fn check_open(&self) -> Result<(), Error> {
         let is_closed = self.closing.load(Ordering::Acquire) || self.background.is_closed();
         if is_closed { Err(Error::ShuttingDown) } else { Ok(()) }
-    }
-
-    pub(super) fn stop_renewing(&self) {
-        self.stopped.store(true, Ordering::Release);
     }
 
     pub(super) fn has_stopped_renewing(&self) -> bool {
@@ -104,21 +92,9 @@ impl Shared {
         AcquireOptions { lease, waits, highest_token }
     }
 
-    /// Records that another server may have taken over.
-    pub(super) fn note_server_change(&self) {
-        self.server_changed_at.fetch_max(clock::now().as_micros(), Ordering::AcqRel);
-    }
-
-    /// Writes the client record in the background, if it is due.
-    ///
-    /// Called when the store has replied to a request about `name` that was sent at `now`.
-    pub(super) fn write_client_record_if_due(&self, name: &LockName, now: Moment) {
-        self.client_record.write_if_due(name, now, &self.runtime);
-    }
-
     /// Runs `future` with the timers of the engine's runtime, on any executor.
     pub(crate) fn on_runtime<F: Future>(&self, future: F) -> OnRuntime<'_, F> {
-        OnRuntime::new(&self.runtime, future)
+        OnRuntime { runtime: &self.runtime, future }
     }
 
     /// Why the store does not have a hold that it had granted.
@@ -130,9 +106,10 @@ impl Shared {
         }
     }
 
-    /// Marks a hold as lost, and wakes the next waiter.
+    /// Marks a hold as lost and wakes the next waiter, unless it was lost or had ended before.
     pub(super) fn mark_lost(&self, hold: &Arc<Hold>, reason: LostReason) {
-        if hold.mark_lost(reason) {
+        let loss = if reason.is_local_end() { Loss::LocalEnd } else { Loss::Reported };
+        if hold.apply_loss(Event::LossFound(loss), reason) == Action::ReportLoss {
             self.report_loss(hold, reason);
         }
     }
@@ -147,11 +124,10 @@ impl Shared {
 
 impl fmt::Debug for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shared = &self.shared;
         f.debug_struct("Engine")
-            .field("client", &shared.client)
-            .field("store", &shared.store)
-            .field("settings", &shared.settings)
+            .field("client", &self.client)
+            .field("store", &self.store)
+            .field("settings", &self.settings)
             .finish_non_exhaustive()
     }
 }

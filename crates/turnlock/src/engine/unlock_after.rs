@@ -6,9 +6,9 @@ use turnlock_core::model::Renewed;
 use turnlock_core::{Backoff, Lease, Moment};
 
 use super::request::describe;
-use super::retry::{self, retry};
+use super::retry::pause_until;
 use super::run_to_completion::RunToCompletion;
-use super::shared::Shared;
+use super::shared::Engine;
 use super::state::{Hold, LeaseMode, RenewalUnderWay};
 use crate::clock;
 use crate::error::{Error, IntoError};
@@ -24,15 +24,14 @@ pub(crate) struct DelayedUnlock {
     until: Moment,
 }
 
-/// The outcome of a request that did not fail.
-enum Sent {
-    /// Confirmed. Not settled if an older request of the hold may still arrive and change the lease.
-    Confirmed { is_settled: bool },
-    /// Nothing more is to be sent.
-    Ended(Result<(), Error>),
+impl DelayedUnlock {
+    /// Returns `false` if an older request of the hold may still arrive and change the lease.
+    fn is_settled(&self) -> bool {
+        self.hold.inner().state.doubt.is_none()
+    }
 }
 
-impl Shared {
+impl Engine {
     /// Ends the only guard of a hold locally, and its renewal. On an error, nothing has changed.
     pub(crate) fn begin_unlock_after(
         &self,
@@ -67,11 +66,11 @@ impl Shared {
             self.wait_queues.remove_hold(&delayed.hold);
             return Err(Error::InDoubt { name: delayed.hold.name.to_string(), source: None });
         }
-        let shared = Arc::clone(self);
+        let engine = Arc::clone(self);
         let work = async move {
             RenewalUnderWay::wait_for_none(&delayed.hold).await;
-            let outcome = shared.send_with_retry(&delayed).await;
-            shared.wait_queues.remove_hold(&delayed.hold);
+            let outcome = engine.send_with_retry(&delayed).await;
+            engine.wait_queues.remove_hold(&delayed.hold);
             outcome
         };
         RunToCompletion::new(&self.background, work).await
@@ -80,23 +79,26 @@ impl Shared {
     async fn send_with_retry(self: &Arc<Self>, delayed: &DelayedUnlock) -> Result<(), Error> {
         let hold = &delayed.hold;
         let deadline = (clock::now() + self.settings.retry_for).min(delayed.until);
-        let warn = |failure: &Failure| tracing::warn!(name = %hold.name, %failure, "delayed unlock failed");
-        let attempt = |_| async { self.send_once(delayed).await.inspect_err(warn) };
-        match retry(attempt, retry::until(|| deadline)).await {
-            Ok(Sent::Confirmed { is_settled }) => {
-                if !is_settled {
-                    self.send_in_background(delayed.clone());
+        let mut backoff = Backoff::default();
+        loop {
+            let failure = match self.send_once(delayed).await {
+                Ok(outcome) => {
+                    if !delayed.is_settled() {
+                        self.send_in_background(delayed.clone());
+                    }
+                    return outcome;
                 }
-                Ok(())
-            }
-            Ok(Sent::Ended(outcome)) => outcome,
-            Err(failure) if failure.is_retryable() => {
-                self.send_in_background(delayed.clone());
-                Err(Error::InDoubt { name: hold.name.to_string(), source: failure.into_cause() })
-            }
-            Err(failure) => {
+                Err(failure) => failure,
+            };
+            tracing::warn!(name = %hold.name, %failure, "delayed unlock failed");
+            if !failure.is_retryable() {
                 self.release_refused(hold);
-                Err(failure.into_error(|| format!("the delayed unlock of lock {:?}", hold.name.as_str())))
+                let what = || format!("the delayed unlock of lock {:?}", hold.name.as_str());
+                return Err(failure.into_error(what));
+            }
+            if !pause_until(deadline, &failure, &mut backoff).await {
+                self.send_in_background(delayed.clone());
+                return Err(Error::InDoubt { name: hold.name.to_string(), source: failure.into_cause() });
             }
         }
     }
@@ -105,21 +107,17 @@ impl Shared {
     ///
     /// The caller has its result already.
     fn send_in_background(self: &Arc<Self>, delayed: DelayedUnlock) {
-        let shared = Arc::clone(self);
+        let engine = Arc::clone(self);
         self.background.spawn(async move {
-            let attempt = |_| async {
-                match shared.send_once(&delayed).await {
-                    Ok(Sent::Confirmed { is_settled: true } | Sent::Ended(_)) => Ok(()),
-                    Err(failure) if !failure.is_retryable() => {
-                        shared.release_refused(&delayed.hold);
-                        Ok(())
-                    }
-                    Ok(Sent::Confirmed { .. }) | Err(_) => Err(()),
-                }
-            };
             let mut backoff = Backoff::default();
-            tokio::time::sleep(backoff.pause(fastrand::f64())).await;
-            let _ = retry(attempt, retry::without_end(backoff)).await;
+            loop {
+                tokio::time::sleep(backoff.pause(fastrand::f64())).await;
+                match engine.send_once(&delayed).await {
+                    Ok(_) if delayed.is_settled() => return,
+                    Err(failure) if !failure.is_retryable() => return engine.release_refused(&delayed.hold),
+                    Ok(_) | Err(_) => {}
+                }
+            }
         });
     }
 
@@ -129,16 +127,15 @@ impl Shared {
         self.send_releases_in_background(hold);
     }
 
-    /// Sends the request once.
+    /// Sends the request once, unless there is nothing to be sent.
     async fn send_once(
         self: &Arc<Self>,
         DelayedUnlock { hold, until }: &DelayedUnlock,
-    ) -> Result<Sent, Failure> {
+    ) -> Result<Result<(), Error>, Failure> {
         // Waits for a reentry that is under way.
         let _step = hold.step_lock.lock().await;
-        let ended = |action| Sent::Ended(self.finish(hold, action, None));
         let action = hold.apply(Event::DelayedUnlockDue { until: *until });
-        let Action::Send { target } = action else { return Ok(ended(action)) };
+        let Action::Send { target } = action else { return Ok(self.finish(hold, action, None)) };
         let time_left = until.since(clock::now()).max(Lease::MIN);
         let time_left = Lease::new(time_left).unwrap_or(Lease::LONGEST);
         let step_options = StepOptions::of_engine(self.release_limit(hold), hold.replicas_wanted());
@@ -149,13 +146,13 @@ impl Shared {
         let StepReply { value, sent, .. } = outcome?;
         if value == Renewed::NotHeld {
             tracing::warn!(name = %hold.name, owner = %hold.owner, "lost, noticed at the delayed unlock");
-            return Ok(ended(hold.apply(Event::DelayedUnlockNotHeld)));
+            return Ok(self.finish(hold, hold.apply(Event::DelayedUnlockNotHeld), None));
         }
         tracing::debug!(name = %hold.name, owner = %hold.owner, ?time_left, "delayed unlock set");
         hold.extend_may_last(time_left);
         let mut inner = hold.inner();
         inner.state.doubt = sent.unsettled(inner.state.doubt);
-        Ok(Sent::Confirmed { is_settled: inner.state.doubt.is_none() })
+        Ok(Ok(()))
     }
 }
 
@@ -166,11 +163,12 @@ mod tests {
     use futures_util::future::BoxFuture;
     use turnlock_core::model::{Reply, Step};
     use turnlock_core::{ClientId, LockName};
-    use turnlock_store::{FailureKind, Memory, MemoryStore, ReplyFuture, Sent as SentAt, Signals, Store};
+    use turnlock_store::{FailureKind, Memory, MemoryStore, ReplyFuture, Sent, Signals, Store};
 
     use super::*;
     use crate::client::Client;
-    use crate::engine::{CheckedSettings, Engine};
+    use crate::config::Settings;
+    use crate::engine::Engine;
 
     /// A memory store that fails some steps.
     #[derive(Debug)]
@@ -201,19 +199,19 @@ mod tests {
         }
     }
 
-    fn client(fault: fn(&Step) -> Option<Failure>) -> (Client, Arc<Shared>, Arc<Faulty>) {
+    fn client(fault: fn(&Step) -> Option<Failure>) -> (Client, Arc<Engine>, Arc<Faulty>) {
         let id = ClientId::from_random([7; 16]);
         let memory = Memory::new(MemoryStore::new(), id);
         let store = Arc::new(Faulty { memory, fault: Mutex::new(fault) });
-        let engine = Engine::start(Arc::clone(&store) as _, id, CheckedSettings::default());
-        let shared = Arc::clone(&engine.shared);
-        (Client::new(engine), shared, store)
+        let settings = Settings::default().check("a test", false).expect("good settings");
+        let engine = Engine::start(Arc::clone(&store) as _, id, settings);
+        (Client::new(Arc::clone(&engine)), engine, store)
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_repeated_release_of_an_inner_guard_does_not_end_a_delayed_unlock() {
-        let (client, shared, store) = client(|step| {
-            let in_doubt = Some(SentAt { connection: 1, at: clock::now() });
+        let (client, engine, store) = client(|step| {
+            let in_doubt = Some(Sent { connection: 1, at: clock::now() });
             let failure = Failure { in_doubt, ..Failure::unavailable("no reply") };
             matches!(step, Step::Release(_)).then_some(failure)
         });
@@ -221,23 +219,23 @@ mod tests {
         let guard = lock.lock().await.expect("free");
         drop(guard.reenter().await.expect("held"));
         tokio::time::sleep(Duration::from_millis(100)).await;
-        assert_eq!(shared.background.pending(), 1, "the release of the inner guard is repeated");
+        assert_eq!(engine.background.pending(), 1, "the release of the inner guard is repeated");
         guard.unlock_after(Duration::from_secs(600)).await.expect("held");
         *store.fault.lock().expect("no panic") = |_| None;
-        shared.background.drained().await;
+        engine.background.drained().await;
         assert!(lock.is_locked().await.expect("a reply"), "released before its time");
     }
 
     #[tokio::test]
     async fn a_refused_delayed_unlock_releases_the_lock() {
-        let (client, shared, _store) = client(|step| {
+        let (client, engine, _store) = client(|step| {
             let refused = FailureKind::Unsupported("refused".to_owned());
             matches!(step, Step::SetLease { .. }).then(|| Failure::refused(refused))
         });
         let lock = client.lock("left");
         let guard = lock.lock().await.expect("free");
         guard.unlock_after(Duration::from_secs(600)).await.expect_err("refused");
-        shared.background.drained().await;
+        engine.background.drained().await;
         assert!(!lock.is_locked().await.expect("a reply"), "it has no guard, and no end was set");
     }
 }

@@ -1,18 +1,16 @@
 use std::collections::HashSet;
-use std::io;
-use std::pin::pin;
+use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
-use futures_util::stream::FuturesUnordered;
+use futures_util::stream::{self, FuturesUnordered};
 use futures_util::{FutureExt, StreamExt};
 use turnlock_core::Backoff;
 
-use super::group_lock::{GroupLock, Policy};
-use crate::engine::CheckedSettings;
-use crate::engine::{CallLocation, WaitLimit};
-use crate::{Error, Guard, Inspection, Lock, MultiGuard, clock};
+use super::group_lock::{GroupLock, Policy, Refusal};
+use crate::engine::{CallLocation, CheckedSettings, WaitLimit, time_out};
+use crate::{Error, Guard, Inspection, Lock, MultiGuard, MultiHeld, clock};
 
 /// A handle to several locks that are acquired together: all or none.
 ///
@@ -53,14 +51,6 @@ pub struct All {
     by_rank: Vec<usize>,
 }
 
-/// Why a round did not grant all members. All of them are released.
-struct Refusal {
-    /// The member to wait for.
-    rank: usize,
-    /// `None` if the member is busy.
-    error: Option<Error>,
-}
-
 /// How long a refused attempt waits for the other replies, to release what they grant. The engine handles later replies.
 const LINGER: Duration = Duration::from_millis(50);
 
@@ -70,8 +60,8 @@ impl Policy for All {
     fn new(members: &[Lock]) -> Result<Self, Error> {
         let (mut known, mut by_rank) = (HashSet::new(), Vec::new());
         for (index, lock) in members.iter().enumerate() {
-            let key = lock.checked_name()?.key();
-            if !known.insert((Arc::as_ptr(lock.engine()), key)) {
+            let key = lock.named.checked()?.key();
+            if !known.insert((Arc::as_ptr(&lock.named.engine), key)) {
                 let name = lock.name();
                 let reason = format!("lock {name:?} is given twice, and would wait for itself; give it once");
                 return Err(Error::bad_argument("locks", reason));
@@ -90,7 +80,9 @@ impl Policy for All {
     ) -> Result<Option<MultiGuard>, Error> {
         let mut backoff = Backoff::new(Duration::from_millis(2), Duration::from_millis(64));
         // If other waiters of this client are queued, a request would be refused, and the rest held in vain.
-        let mut wait_for = (wait_limit != WaitLimit::None).then(|| lock.first_wanted_here()).flatten();
+        let is_wanted_here =
+            |rank: &usize| wait_limit != WaitLimit::None && lock.member(*rank).has_waiters_here();
+        let mut wait_for = (0..lock.len()).find(is_wanted_here);
         loop {
             let in_hand = match wait_for {
                 None => None,
@@ -101,7 +93,7 @@ impl Policy for All {
             };
             let had_one = in_hand.is_some();
             let refusal = match lock.request_all(in_hand, wait_limit, location).await {
-                Ok(guards) => return Ok(Some(lock.guard(guards))),
+                Ok(guard) => return Ok(Some(guard)),
                 Err(refusal) => refusal,
             };
             wait_for = match refusal.error {
@@ -110,7 +102,7 @@ impl Policy for All {
                     return Err(error);
                 }
                 None if wait_limit == WaitLimit::None => return Ok(None),
-                _ => Some(refusal.rank),
+                _ => Some(refusal.member),
             };
             if had_one {
                 // The holder of the other member may want this one: retry after a random pause.
@@ -131,13 +123,15 @@ impl MultiLock {
         &self.members[self.policy.by_rank[rank]]
     }
 
-    /// Requests every member at the same time, except the one in hand. Returns the guards of all members, by rank.
+    /// Requests every member at the same time, except the one in hand. Returns the guard of all members.
+    ///
+    /// If refused, all are released. The refusal has the rank of the member to wait for.
     async fn request_all(
         &self,
         in_hand: Option<(usize, Guard)>,
         wait_limit: WaitLimit,
         location: CallLocation,
-    ) -> Result<Vec<(usize, Guard)>, Refusal> {
+    ) -> Result<MultiGuard, Refusal> {
         let rank_in_hand = in_hand.as_ref().map(|(rank, _)| *rank);
         let mut granted: Vec<_> = in_hand.into_iter().collect();
         let others = (0..self.len()).filter(|rank| Some(*rank) != rank_in_hand);
@@ -145,84 +139,72 @@ impl MultiLock {
             self.member(rank).acquire(WaitLimit::None, location).map(move |reply| (rank, reply))
         };
         let mut requests: FuturesUnordered<_> = others.map(request).collect();
-        let mut releases = FuturesUnordered::new();
-        let mut refused: Option<Refusal> = None;
+        let first_refusal = async {
+            while let Some((rank, reply)) = requests.next().await {
+                match reply {
+                    Ok(Some(guard)) => granted.push((rank, guard)),
+                    refused => return Some(Refusal { member: rank, error: refused.err() }),
+                }
+            }
+            None
+        };
         // While one store does not reply, the grants of the others exclude other owners: limit that time.
         let limit = self.longest(CheckedSettings::usual_limit);
-        let mut timeout = pin!(tokio::time::sleep(limit));
-        while !(requests.is_empty() && releases.is_empty()) {
-            let refusal = tokio::select! {
-                Some((rank, reply)) = requests.next() => match reply {
-                    Ok(Some(guard)) => {
-                        granted.push((rank, guard));
-                        None
-                    }
-                    Ok(None) => Some(Refusal { rank, error: None }),
-                    Err(error) => Some(Refusal { rank, error: Some(error) }),
-                },
-                Some(outcome) = releases.next() => {
-                    if let Err(error) = outcome {
-                        tracing::warn!(error = %Error::with_causes(&error), "release of a member failed");
-                    }
-                    None
-                }
-                () = &mut timeout => {
-                    if refused.is_some() {
-                        break;
-                    }
-                    let is_open = |rank: &usize| granted.iter().all(|(known, _)| known != rank);
-                    let rank = (0..self.len()).find(is_open).unwrap_or_default();
-                    Some(Refusal { rank, error: Some(self.timed_out(limit)) })
-                }
-            };
-            if let (None, Some(_)) = (&refused, &refusal) {
-                let linger = if wait_limit == WaitLimit::None {
-                    LINGER
-                } else {
-                    LINGER.min(wait_limit.end().since(clock::now()))
-                };
-                timeout.as_mut().reset(tokio::time::Instant::now() + linger);
+        let mut refusal = match tokio::time::timeout(limit, first_refusal).await {
+            Ok(None) => return Ok(self.guard(granted)),
+            Ok(Some(refusal)) => refusal,
+            Err(_) => {
+                let is_open = |rank: &usize| granted.iter().all(|(known, _)| known != rank);
+                let member = (0..self.len()).find(is_open).unwrap_or_default();
+                Refusal { member, error: Some(self.timed_out(limit)) }
             }
-            refused = refused.into_iter().chain(refusal).min_by_key(Refusal::order);
-            if refused.is_some() {
-                // Release the grants now, and later grants as they arrive.
-                releases.extend(granted.drain(..).map(|(_, guard)| guard.unlock()));
+        };
+        // Release the grants now, and later grants as they arrive.
+        let late_grants = requests.filter_map(|(rank, reply)| match reply {
+            Ok(Some(guard)) => ready(Some((rank, guard))),
+            refused => {
+                let other = Refusal { member: rank, error: refused.err() };
+                if order(&other) < order(&refusal) {
+                    refusal = other;
+                }
+                ready(None)
             }
-        }
+        });
+        let grants = stream::iter(granted).chain(late_grants);
+        let releases = grants.for_each_concurrent(None, |(_, guard)| async {
+            if let Err(error) = guard.unlock().await {
+                tracing::warn!(error = %error.with_causes(), "release of a member failed");
+            }
+        });
+        let rest = wait_limit.end().since(clock::now());
+        let linger = if wait_limit == WaitLimit::None { LINGER } else { LINGER.min(rest) };
+        let _ = tokio::time::timeout(linger, releases).await;
+        Err(refusal)
+    }
+
+    fn guard(&self, mut granted: Vec<(usize, Guard)>) -> MultiGuard {
         granted.sort_unstable_by_key(|(rank, _)| *rank);
-        refused.map_or(Ok(granted), Err)
-    }
-
-    /// Returns the first member with waiters of its own client.
-    fn first_wanted_here(&self) -> Option<usize> {
-        (0..self.len()).find(|rank| self.member(*rank).has_waiters_here())
-    }
-
-    fn guard(&self, guards: Vec<(usize, Guard)>) -> MultiGuard {
-        let hold = self.hold(self.len(), LINGER);
-        for (rank, guard) in guards {
-            hold.join(self.policy.by_rank[rank], guard);
+        let held = MultiHeld::new(&self.members, self.len(), LINGER);
+        for (rank, guard) in granted {
+            held.join(self.policy.by_rank[rank], guard);
         }
-        MultiGuard::new(hold)
+        MultiGuard { held }
     }
 
     fn timed_out(&self, limit: Duration) -> Error {
         let names: Vec<_> = (0..self.len()).map(|rank| self.member(rank).name()).collect();
-        let cause =
-            io::Error::new(io::ErrorKind::TimedOut, format!("not all members replied within {limit:?}"));
-        Error::Unavailable { what: format!("the locks {names:?}"), source: Arc::new(cause) }
+        let source = time_out(format!("not all members replied within {limit:?}"));
+        Error::Unavailable { what: format!("the locks {names:?}"), source }
     }
 }
 
-impl Refusal {
-    /// Orders refusals: an error first, then the member with the lowest rank.
-    ///
-    /// All users of the same members wait for the same one.
-    fn order(&self) -> (u8, usize) {
-        match &self.error {
-            Some(error) if !error.is_retryable() => (0, 0),
-            Some(_) => (1, self.rank),
-            None => (2, self.rank),
-        }
+/// Orders refusals: an error first, then the member with the lowest rank.
+///
+/// All users of the same members wait for the same one.
+fn order(refusal: &Refusal) -> (u8, usize) {
+    match &refusal.error {
+        Some(error) if !error.is_retryable() => (0, 0),
+        Some(_) => (1, refusal.member),
+        None => (2, refusal.member),
     }
 }

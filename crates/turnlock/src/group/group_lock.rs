@@ -2,14 +2,11 @@ use std::fmt;
 use std::future::IntoFuture;
 use std::panic::Location;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{FutureExt, TryFutureExt};
 
-use super::group_hold::GroupHold;
-use crate::engine::CheckedSettings;
-use crate::engine::{CallLocation, WaitLimit};
+use crate::engine::{CallLocation, CheckedSettings, WaitLimit};
 use crate::lock::endless;
 use crate::{Error, Lock, MultiGuard, MultiHeld, Owner, TryAcquire};
 
@@ -39,6 +36,15 @@ pub(crate) trait Policy: Clone + fmt::Debug + Send + Sync + Sized {
         wait_limit: WaitLimit,
         location: CallLocation,
     ) -> impl Future<Output = Result<Option<MultiGuard>, Error>> + Send;
+}
+
+/// Why a round of requests did not grant enough members.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    /// The member to wait for.
+    pub(super) member: usize,
+    /// `None` if the member is busy.
+    pub(super) error: Option<Error>,
 }
 
 #[expect(private_bounds, reason = "there are two policies, and users add none")]
@@ -175,7 +181,7 @@ impl<P: Policy> GroupLock<P> {
     }
 
     async fn acquire(&self, limit: WaitLimit, at: CallLocation) -> Result<Option<MultiGuard>, Error> {
-        self.members[0].engine().shared.on_runtime(P::acquire(self, limit, at)).await
+        self.members[0].named.engine.on_runtime(P::acquire(self, limit, at)).await
     }
 
     /// Returns this lock with an owner of each member, by its index.
@@ -188,14 +194,9 @@ impl<P: Policy> GroupLock<P> {
         Self { members, policy: self.policy.clone() }
     }
 
-    /// Returns a hold without members, of which `need` will be needed.
-    pub(super) fn hold(&self, need: usize, release_timeout: Duration) -> Arc<GroupHold> {
-        GroupHold::new(self.members[0].engine(), need, self.len(), release_timeout)
-    }
-
     /// Returns the longest of a setting of the members' clients.
     pub(super) fn longest(&self, setting: impl Fn(&CheckedSettings) -> Duration) -> Duration {
-        let settings = self.members.iter().map(|lock| &lock.engine().shared.settings);
+        let settings = self.members.iter().map(|lock| &lock.named.engine.settings);
         settings.map(setting).max().unwrap_or_default()
     }
 }

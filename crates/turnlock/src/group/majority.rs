@@ -6,9 +6,9 @@ use turnlock_core::tally::majority;
 use turnlock_core::{Backoff, Moment};
 
 use super::group_lock::{GroupLock, Policy};
-use super::round::{Round, RoundEnd};
+use super::round::request_all;
 use crate::engine::{CallLocation, WaitLimit};
-use crate::{Error, Guard, Inspection, Lock, MultiGuard, clock};
+use crate::{Error, Guard, Inspection, Lock, MultiGuard, MultiHeld, clock};
 
 /// A handle to one lock on several independent servers: a majority grants it (the Redlock algorithm).
 ///
@@ -62,8 +62,8 @@ impl Policy for Majority {
 
     fn new(members: &[Lock]) -> Result<Self, Error> {
         for (index, lock) in members.iter().enumerate() {
-            lock.checked_name()?;
-            if members[..index].iter().any(|other| Arc::ptr_eq(other.engine(), lock.engine())) {
+            lock.named.checked()?;
+            if members[..index].iter().any(|other| Arc::ptr_eq(&other.named.engine, &lock.named.engine)) {
                 let reason = "two are of the same client; give one lock of each server";
                 return Err(Error::bad_argument("locks", reason));
             }
@@ -77,7 +77,8 @@ impl Policy for Majority {
         wait_limit: WaitLimit,
         location: CallLocation,
     ) -> Result<Option<MultiGuard>, Error> {
-        if lock.policy.node_timeout.is_zero() {
+        let timeout = lock.policy.node_timeout;
+        if timeout.is_zero() {
             return Err(Error::bad_argument("node time-out", "zero leaves no time for a reply"));
         }
         let end = wait_limit.end();
@@ -85,17 +86,14 @@ impl Policy for Majority {
         let mut in_hand = None;
         let mut failing_since: Option<(Moment, Backoff)> = None;
         loop {
-            let (guard, round_end) = lock.request_all(in_hand.take(), location).await;
-            let refusal = match round_end {
-                RoundEnd::Granted => return Ok(Some(guard)),
-                RoundEnd::Refused(first) => Ok(first),
-                RoundEnd::Unavailable(error) => Err(error),
-            };
-            // First, so that the next requests do not find these grants.
-            lock.release(guard).await;
+            let guard = MultiGuard { held: MultiHeld::new(&lock.members, majority(lock.len()), timeout) };
+            let round = request_all(&guard.held, &lock.members, in_hand.take(), timeout, location);
+            let Err(refusal) = round.await else { return Ok(Some(guard)) };
+            // First, so that the next requests do not find these grants. The engines finish what takes longer.
+            let _ = tokio::time::timeout(timeout, guard.unlock()).await;
             let now = clock::now();
-            let (pause, refused) = match refusal {
-                Err(error) => {
+            let (pause, refused) = match refusal.error {
+                Some(error) => {
                     let (since, backoff) = failing_since.get_or_insert_with(|| (now, Backoff::default()));
                     let retries = now < (*since + lock.longest(|settings| settings.retry_for)).min(end);
                     if !retries || !error.is_retryable() {
@@ -103,10 +101,10 @@ impl Policy for Majority {
                     }
                     (backoff.pause(fastrand::f64()), None)
                 }
-                Ok(_) if now >= end => return Ok(None),
-                Ok(first) => {
+                None if now >= end => return Ok(None),
+                None => {
                     failing_since = None;
-                    (backoff.pause(fastrand::f64()), Some(first))
+                    (backoff.pause(fastrand::f64()), Some(refusal.member))
                 }
             };
             // A random pause, so that clients that split the servers do not split them again.
@@ -136,22 +134,6 @@ impl RedLock {
         join_all(self.members.iter().map(Lock::inspect)).await
     }
 
-    /// Sends one request to each server. The guard has the grants.
-    async fn request_all(
-        &self,
-        in_hand: Option<(usize, Guard)>,
-        location: CallLocation,
-    ) -> (MultiGuard, RoundEnd) {
-        let (servers, timeout) = (self.len(), self.policy.node_timeout);
-        let guard = MultiGuard::new(self.hold(majority(servers), timeout));
-        let round = Round::new(guard.hold(), servers, timeout);
-        if let Some((server, held)) = in_hand {
-            round.grant(server, held);
-        }
-        let end = round.request_all(&self.members, location).await;
-        (guard, end)
-    }
-
     /// Waits in the queue of one server that refused, for a limited time: it may have died.
     async fn wait_for(&self, server: usize, end: Moment, location: CallLocation) -> Option<(usize, Guard)> {
         let wait = REFUSAL_WAIT.mul_f64(0.5 + fastrand::f64() / 2.0).min(end.since(clock::now()));
@@ -161,10 +143,5 @@ impl RedLock {
             // The next round tells the state of this server.
             Ok(Ok(None) | Err(_)) | Err(_) => None,
         }
-    }
-
-    /// Releases a minority. The engines finish what takes longer than the time-out.
-    async fn release(&self, guard: MultiGuard) {
-        let _ = tokio::time::timeout(self.policy.node_timeout, guard.unlock()).await;
     }
 }

@@ -1,9 +1,8 @@
-use std::sync::Arc;
 use std::time::Instant;
 
 use futures_util::FutureExt;
 
-use super::group_hold::{GroupHold, LostMember};
+use super::multi_held::{LostMember, MultiHeld};
 use crate::Error;
 use crate::lock::{after_body, run_until_lost};
 
@@ -29,36 +28,28 @@ use crate::lock::{after_body, run_until_lost};
 #[must_use = "the locks are released when the guard is dropped: bind it to a variable"]
 #[derive(Debug)]
 pub struct MultiGuard {
-    hold: Arc<GroupHold>,
+    /// It is closed when the guard is dropped.
+    pub(super) held: MultiHeld,
 }
 
 impl MultiGuard {
-    /// Takes the hold over: it is closed when the guard is dropped.
-    pub(super) fn new(hold: Arc<GroupHold>) -> Self {
-        Self { hold }
-    }
-
     /// Returns the error of a lock that is lost.
     pub(crate) fn lost_error(&self) -> Option<Error> {
-        self.hold.lost().map(LostMember::into_error)
-    }
-
-    pub(super) fn hold(&self) -> &Arc<GroupHold> {
-        &self.hold
+        self.held.lost_member().map(LostMember::into_error)
     }
 
     /// Returns how many members are held.
     ///
     /// A server of a [`RedLock`](crate::RedLock) that replies late is added.
     pub fn held(&self) -> usize {
-        self.hold.held()
+        self.held.held()
     }
 
     /// Returns the [fencing token](crate::Guard::token) of the member at this index.
     ///
     /// `None` if the member is not a fenced lock, or is not held. Tokens of different servers cannot be compared.
     pub fn token(&self, member: usize) -> Option<u64> {
-        self.hold.token(member)
+        self.held.token(member)
     }
 
     /// Releases all members at the same time.
@@ -75,7 +66,7 @@ impl MultiGuard {
     ///
     /// Cancel safe. All releases continue in the background.
     pub async fn unlock(self) -> Result<(), Error> {
-        self.hold.engine.shared.on_runtime(self.hold.release()).await
+        self.held.release().await
     }
 
     /// Waits until too few members are held, and returns one that was lost.
@@ -86,12 +77,12 @@ impl MultiGuard {
     ///
     /// Cancel safe.
     pub async fn lost(&self) -> LostMember {
-        self.hold.until_lost().await
+        self.held.lost().await
     }
 
     /// Returns `true` if enough members are held, as far as this process knows.
     pub fn is_valid(&self) -> bool {
-        self.hold.is_valid()
+        self.held.is_valid()
     }
 
     /// Returns until when enough members are held if no further renewal is confirmed.
@@ -99,12 +90,12 @@ impl MultiGuard {
     /// The earliest end of the members of a [`MultiLock`](crate::MultiLock), or the end of the last majority of a
     /// [`RedLock`](crate::RedLock).
     pub fn valid_until(&self) -> Instant {
-        self.hold.valid_until()
+        self.held.valid_until()
     }
 
     /// Runs `body` under this guard, and releases it.
     pub(super) async fn run<F: Future>(self, body: impl FnOnce(MultiHeld) -> F) -> Result<F::Output, Error> {
-        let body = Box::pin(body(MultiHeld { inner: Arc::clone(&self.hold) }));
+        let body = Box::pin(body(self.held.clone()));
         let lost = self.lost().map(LostMember::into_error);
         let output = run_until_lost(lost, || self.lost_error(), body).await?;
         after_body(output, self.unlock().await, None)
@@ -113,30 +104,6 @@ impl MultiGuard {
 
 impl Drop for MultiGuard {
     fn drop(&mut self) {
-        drop(self.hold.close());
-    }
-}
-
-/// The held locks, as a body sees them: they cannot be released.
-#[derive(Clone, Debug)]
-pub struct MultiHeld {
-    inner: Arc<GroupHold>,
-}
-
-impl MultiHeld {
-    delegate! { MultiGuard:
-        /// Returns how many members are held.
-        get held(&self) -> usize;
-        /// Returns the fencing token of a member.
-        get token(&self, member: usize) -> Option<u64>;
-        /// Returns `true` if enough members are held.
-        get is_valid(&self) -> bool;
-        /// Returns until when enough members are held.
-        get valid_until(&self) -> Instant;
-    }
-
-    /// Waits until too few members are held: [`MultiGuard::lost`].
-    pub async fn lost(&self) -> LostMember {
-        self.inner.until_lost().await
+        drop(self.held.close());
     }
 }

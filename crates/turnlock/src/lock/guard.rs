@@ -4,7 +4,6 @@ use std::{error, fmt};
 
 use turnlock_core::{Kind, OwnerId};
 
-use super::Held;
 use crate::engine::{self, Engine, Grant, Hold, LeaseMode, ReenterRequest, WaitLimit};
 use crate::owner::OwnerHolds;
 use crate::{Error, LostReason, clock};
@@ -36,33 +35,14 @@ use crate::{Error, LostReason, clock};
 #[must_use = "the lock is released when the guard is dropped: bind it to a variable"]
 #[derive(Debug)]
 pub struct Guard {
-    grant: Grant,
-    /// The holds of the explicit owner, if there is one.
-    owner_holds: Weak<OwnerHolds>,
+    pub(crate) grant: Grant,
+    /// The holds of the explicit owner, if there is one. The hold is recorded there.
+    pub(super) owner_holds: Weak<OwnerHolds>,
 }
 
 impl Guard {
     pub(crate) fn new(grant: Grant) -> Self {
         Self { grant, owner_holds: Weak::new() }
-    }
-
-    /// Returns a view of the hold that cannot release it.
-    pub(super) fn held(&self) -> Held {
-        Held { hold: Arc::clone(self.hold()), token: self.grant.token }
-    }
-
-    /// Creates a guard of an explicit owner, if `holds` still exists. The hold is recorded there already.
-    pub(crate) fn of_owner(grant: Grant, holds: &Weak<OwnerHolds>) -> Self {
-        Self { grant, owner_holds: Weak::clone(holds) }
-    }
-
-    pub(crate) fn is_of(&self, engine: &Arc<Engine>) -> bool {
-        Arc::ptr_eq(&self.grant.engine, engine)
-    }
-
-    /// Drops the guard without a release. The hold is no longer renewed.
-    pub(crate) fn abandon(self) {
-        self.grant.detach();
     }
 
     /// Returns the error of a lock that is lost.
@@ -121,7 +101,7 @@ impl Guard {
     ///
     /// Cancel safe. A reentry that the store has counted is undone in the background.
     pub async fn reenter(&self) -> Result<Self, Error> {
-        self.engine().shared.on_runtime(self.reenter_with(self.grant.lease_mode, 0)).await
+        self.engine().on_runtime(self.reenter_with(self.grant.lease_mode, 0)).await
     }
 
     /// Acquires the lock once more, with another lease.
@@ -131,13 +111,13 @@ impl Guard {
         if let Some(holds) = self.owner_holds.upgrade() {
             grant = holds.bind(grant);
         }
-        Ok(Self::of_owner(grant, &self.owner_holds))
+        Ok(Self { grant, owner_holds: Weak::clone(&self.owner_holds) })
     }
 
     /// Acquires the read lock under this write lock, and keeps this guard.
     pub(crate) async fn read_lock(&self) -> Result<Self, Error> {
         let read = self.read_under(self.grant.lease_mode, self.hold().replicas_wanted());
-        self.engine().shared.on_runtime(read).await
+        self.engine().on_runtime(read).await
     }
 
     /// Acquires the read lock for the owner of this write lock.
@@ -146,14 +126,10 @@ impl Guard {
         match holds {
             Some(holds) => {
                 let grant = holds.read_under(self.engine(), self.hold(), lease_mode, replicas).await?;
-                Ok(Self::of_owner(grant, &self.owner_holds))
+                Ok(Self { grant, owner_holds: Weak::clone(&self.owner_holds) })
             }
             None => engine::read_under(self.engine(), self.hold(), lease_mode, replicas).await.map(Self::new),
         }
-    }
-
-    pub(super) fn into_grant(self) -> Grant {
-        self.grant
     }
 
     fn engine(&self) -> &Arc<Engine> {
@@ -214,13 +190,13 @@ impl Guard {
     /// # Ok::<(), turnlock::Error>(()) }).unwrap();
     /// ```
     pub async fn unlock_after(mut self, time: Duration) -> Result<(), GuardError> {
-        let shared = Arc::clone(&self.engine().shared);
-        let delayed = match shared.begin_unlock_after(self.hold(), self.grant.lease_mode, time) {
+        let engine = Arc::clone(self.engine());
+        let delayed = match engine.begin_unlock_after(self.hold(), self.grant.lease_mode, time) {
             Ok(delayed) => delayed,
             Err(error) => return Err(GuardError::refused(error, self)),
         };
         self.grant.set_released();
-        Ok(shared.on_runtime(shared.finish_unlock_after(delayed)).await?)
+        Ok(engine.on_runtime(engine.finish_unlock_after(delayed)).await?)
     }
 
     /// Writes to the store since when this lock is held.
@@ -236,8 +212,8 @@ impl Guard {
     ///
     /// Cancel safe. The record may have been written or not.
     pub async fn announce(&self) -> Result<(), Error> {
-        let shared = &self.engine().shared;
-        shared.on_runtime(shared.client_record.announce(self.hold())).await
+        let engine = self.engine();
+        engine.on_runtime(engine.client_record.announce(self.hold())).await
     }
 
     /// Waits until the lock is lost, and returns why. Pending while the lock is held.

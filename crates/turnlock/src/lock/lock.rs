@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{FutureExt, TryFutureExt};
-use turnlock_core::{Kind, LockName, OwnerId};
+use turnlock_core::{Kind, OwnerId};
 
 use super::named::{Named, endless};
-use crate::engine::{self, AcquireRequest, CallLocation, Engine, WaitLimit};
+use crate::engine::{self, AcquireRequest, CallLocation, WaitLimit};
 use crate::owner::holds_read_lock;
 use crate::{Error, Guard, Inspection, Owner, TryAcquire};
 
@@ -53,15 +53,11 @@ use crate::{Error, Guard, Inspection, Owner, TryAcquire};
 #[derive(Clone, Debug)]
 #[must_use = "a handle holds nothing: `.await` it, or call `lock()`, `try_lock()` or `try_lock_for()`"]
 pub struct Lock {
-    named: Named,
-    owner: Option<Owner>,
+    pub(crate) named: Named,
+    pub(crate) owner: Option<Owner>,
 }
 
 impl Lock {
-    pub(crate) fn new(engine: &Arc<Engine>, kind: Kind, name: &str) -> Self {
-        Self { named: Named::new(engine, kind, name), owner: None }
-    }
-
     /// Sets a fixed lease: the lock is not renewed, and expires after `lease`.
     ///
     /// The client still checks the hold on the store, every third of the lease or of the
@@ -174,17 +170,17 @@ impl Lock {
     ///
     /// Cancel safe, as [`lock`](Lock::lock).
     pub async fn lock_with(&self, guard: &Guard) -> Result<Guard, Error> {
-        let (name, hold) = (self.checked_name()?, guard.hold());
-        if !guard.is_of(&self.named.engine) || hold.name.key() != name.key() {
+        let (name, hold) = (self.named.checked()?, guard.hold());
+        if !Arc::ptr_eq(&guard.grant.engine, &self.named.engine) || hold.name.key() != name.key() {
             let reason = format!("it holds another lock than {:?}", self.name());
             return Err(Error::bad_argument("guard", reason));
         }
         let (lease_mode, replicas) = (self.named.lease_mode()?, self.named.replicas());
-        let shared = &self.named.engine.shared;
+        let engine = &self.named.engine;
         match (name.kind(), hold.name.kind()) {
-            (Kind::Read, Kind::Write) => shared.on_runtime(guard.read_under(lease_mode, replicas)).await,
+            (Kind::Read, Kind::Write) => engine.on_runtime(guard.read_under(lease_mode, replicas)).await,
             (Kind::Write, Kind::Read) => Err(holds_read_lock(name)),
-            _ => shared.on_runtime(guard.reenter_with(lease_mode, replicas)).await,
+            _ => engine.on_runtime(guard.reenter_with(lease_mode, replicas)).await,
         }
     }
 
@@ -192,7 +188,7 @@ impl Lock {
     ///
     /// Of a read-write lock, only the side of this handle counts.
     pub async fn is_locked(&self) -> Result<bool, Error> {
-        let kind = self.checked_name()?.kind();
+        let kind = self.named.checked()?.kind();
         Ok(self.inspect().await?.holders.iter().any(|holder| holder.role.matches_kind(kind)))
     }
 
@@ -204,7 +200,7 @@ impl Lock {
     /// Returns the hold count of `owner` on the store, or 0.
     pub async fn hold_count(&self, owner: &Owner) -> Result<u64, Error> {
         owner.check_client(&self.named.engine)?;
-        let name = self.checked_name()?;
+        let name = self.named.checked()?;
         let Some(hold) = owner.holds(name).hold(name.kind()) else {
             return Ok(0);
         };
@@ -233,7 +229,7 @@ impl Lock {
     ///
     /// Not cancel safe: a cancelled call may have released the lock or not.
     pub async fn force_unlock(&self) -> Result<bool, Error> {
-        self.named.engine.shared.force_unlock(self.checked_name()?).await
+        self.named.engine.force_unlock(self.named.checked()?).await
     }
 
     /// Releases the lock by force if `owner` holds it.
@@ -248,7 +244,7 @@ impl Lock {
     ///
     /// Not cancel safe: a cancelled call may have released the lock or not.
     pub async fn force_unlock_of(&self, owner: &OwnerId) -> Result<bool, Error> {
-        self.named.engine.shared.force_unlock_of(self.checked_name()?, owner).await
+        self.named.engine.force_unlock_of(self.named.checked()?, owner).await
     }
 
     /// Returns the holders, their counts and leases, and the waiters of this client.
@@ -260,17 +256,9 @@ impl Lock {
         self.named.inspect().await
     }
 
-    pub(crate) fn engine(&self) -> &Arc<Engine> {
-        &self.named.engine
-    }
-
     /// Returns `true` if callers of this client wait for the lock.
     pub(crate) fn has_waiters_here(&self) -> bool {
-        self.checked_name().is_ok_and(|name| self.named.engine.shared.wait_queues.waiting(name) > 0)
-    }
-
-    pub(crate) fn checked_name(&self) -> Result<&LockName, Error> {
-        self.named.checked()
+        self.named.checked().is_ok_and(|name| self.named.engine.wait_queues.waiting(name) > 0)
     }
 
     pub(crate) async fn acquire(&self, limit: WaitLimit, at: CallLocation) -> Result<Option<Guard>, Error> {
@@ -280,10 +268,10 @@ impl Lock {
         if let Some(owner) = &self.owner {
             owner.check_client(engine)?;
             let holds = owner.holds(&request.name);
-            let grant = engine.shared.on_runtime(holds.acquire(engine, request)).await?;
-            return Ok(grant.map(|grant| Guard::of_owner(grant, &Arc::downgrade(&holds))));
+            let grant = engine.on_runtime(holds.acquire(engine, request)).await?;
+            return Ok(grant.map(|grant| Guard { grant, owner_holds: Arc::downgrade(&holds) }));
         }
-        let grant = engine.shared.on_runtime(engine::acquire(engine, request)).await?;
+        let grant = engine.on_runtime(engine::acquire(engine, request)).await?;
         Ok(grant.map(Guard::new))
     }
 }
@@ -293,7 +281,7 @@ impl Owner {
     ///
     /// For code that locks in one place and unlocks in another.
     pub fn detach(&self, guard: Guard) {
-        self.holds(&guard.hold().name).detach(guard.into_grant());
+        self.holds(&guard.hold().name).detach(guard.grant);
     }
 
     /// Releases the guard of `lock` that was [detached](Owner::detach) last.
@@ -306,7 +294,7 @@ impl Owner {
     ///
     /// Cancel safe. The release continues in the background.
     pub async fn unlock(&self, lock: &Lock) -> Result<(), Error> {
-        let name = lock.checked_name()?;
+        let name = lock.named.checked()?;
         match self.holds(name).take_detached(name.kind()) {
             Some(grant) => grant.release().await,
             None => Err(Error::NotHeld { name: name.to_string(), owner: self.to_string() }),

@@ -17,13 +17,11 @@ mod named;
 mod read_write_lock;
 mod run;
 mod try_acquire;
-mod write_guard;
 
 pub use guard::{Guard, GuardError};
 pub use lock::Lock;
 pub(crate) use named::{Named, endless};
-pub use read_write_lock::ReadWriteLock;
+pub use read_write_lock::{ReadWriteLock, WriteGuard};
 pub use run::{Exit, Held, Runner};
 pub(crate) use run::{after_body, run_until_lost};
 pub use try_acquire::TryAcquire;
-pub use write_guard::WriteGuard;

@@ -20,7 +20,7 @@ pub(crate) struct Named {
 
 impl Named {
     pub(crate) fn new(engine: &Arc<Engine>, kind: Kind, name: &str) -> Self {
-        let name = LockName::of(kind, &engine.shared.settings.key_prefix, name);
+        let name = LockName::of(kind, &engine.settings.key_prefix, name);
         // The store knows no lease of such permits.
         let lease = (kind == Kind::Semaphore).then_some(Ok(Lease::LONGEST));
         Self { engine: Arc::clone(engine), name, lease, replicas: None }
@@ -36,7 +36,7 @@ impl Named {
 
     /// Returns how many replicas must acknowledge a grant.
     pub(crate) fn replicas(&self) -> u32 {
-        self.replicas.unwrap_or(self.engine.shared.settings.replicas)
+        self.replicas.unwrap_or(self.engine.settings.replicas)
     }
 
     /// Returns the name as given. Empty if it is not valid.
@@ -51,7 +51,7 @@ impl Named {
 
     pub(crate) fn lease_mode(&self) -> Result<LeaseMode, Error> {
         Ok(match &self.lease {
-            None => LeaseMode::Renewed(self.engine.shared.settings.watchdog_timeout),
+            None => LeaseMode::Renewed(self.engine.settings.watchdog_timeout),
             Some(lease) => LeaseMode::Fixed(lease.clone()?),
         })
     }
@@ -71,27 +71,28 @@ impl Named {
     }
 
     pub(crate) async fn inspect(&self) -> Result<Inspection, Error> {
-        let (shared, name) = (&self.engine.shared, self.checked()?);
-        Ok(Inspection::new(shared, name, shared.inspect(name).await?))
+        let (engine, name) = (&self.engine, self.checked()?);
+        Ok(Inspection::new(engine, name, engine.inspect(name).await?))
     }
 
     /// Inspects the key of this name, whatever its kind. `None` if it is not a lock.
     pub(crate) async fn inspect_any_kind(&self) -> Result<Option<Inspection>, Error> {
-        let (shared, name) = (&self.engine.shared, self.checked()?);
-        let kind = shared.query(name, Resend::Always, |limit| shared.store.kind_of(name, limit)).await?;
+        let (engine, name) = (&self.engine, self.checked()?);
+        let kind =
+            engine.query(name, Resend::Always, |limit| engine.store.directory().kind_of(name, limit)).await?;
         let Some(kind) = kind else { return Ok(None) };
         let name = name.with_kind(kind);
-        match shared.inspect(&name).await {
-            Ok(snapshot) => Ok(Some(Inspection::new(shared, &name, snapshot))),
+        match engine.inspect(&name).await {
+            Ok(snapshot) => Ok(Some(Inspection::new(engine, &name, snapshot))),
             // Its kind changed since the first request, or it only looked like a lock.
             Err(Error::NotALock { .. } | Error::WrongKind { .. }) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// Performs an operation on the counter: [`Shared::perform`](crate::engine::Shared::perform).
+    /// Performs an operation on the counter: [`Engine::perform`](crate::engine::Engine::perform).
     pub(crate) async fn perform(&self, op: CounterOp) -> Result<i64, Error> {
-        self.engine.shared.perform(self.checked()?, op).await
+        self.engine.perform(self.checked()?, op).await
     }
 
     /// Performs an operation on the counter that has an effect or not. Returns `true` if it had.

@@ -1,11 +1,9 @@
-use std::panic::Location;
+use std::ops::Deref;
 use std::time::Duration;
 
-use futures_util::{FutureExt, TryFutureExt};
+use futures_util::TryFutureExt;
 
-use super::named::endless;
-use crate::engine::WaitLimit;
-use crate::{Error, Guard, Inspection, Lock, Owner, TryAcquire, WriteGuard};
+use crate::{Error, Guard, GuardError, Inspection, Lock, Owner, TryAcquire};
 
 /// A handle to a lock for many readers or one writer: Redisson's `RReadWriteLock`.
 ///
@@ -43,15 +41,11 @@ use crate::{Error, Guard, Inspection, Lock, Owner, TryAcquire, WriteGuard};
 #[derive(Clone, Debug)]
 #[must_use = "a handle holds nothing: call `read()` or `write()`"]
 pub struct ReadWriteLock {
-    read: Lock,
-    write: Lock,
+    pub(crate) read: Lock,
+    pub(crate) write: Lock,
 }
 
 impl ReadWriteLock {
-    pub(crate) fn new(read: Lock, write: Lock) -> Self {
-        Self { read, write }
-    }
-
     /// Sets a fixed lease for both sides: [`Lock::with_lease`].
     pub fn with_lease(&self, lease: Duration) -> Self {
         Self { read: self.read.with_lease(lease), write: self.write.with_lease(lease) }
@@ -87,15 +81,13 @@ impl ReadWriteLock {
     /// Acquires the write lock, and waits until the lock is free: [`Lock::lock`].
     #[track_caller]
     pub fn write(&self) -> impl Future<Output = Result<WriteGuard, Error>> + Send + use<'_> {
-        let guard = self.write.acquire(WaitLimit::Endless, Location::caller());
-        guard.map(|guard| endless(guard).map(WriteGuard::new))
+        self.write.lock().map_ok(WriteGuard::new)
     }
 
     /// Acquires the write lock if it is free, and does not wait: [`Lock::try_lock`].
     #[track_caller]
     pub fn try_write(&self) -> impl Future<Output = Result<TryAcquire<WriteGuard>, Error>> + Send + use<'_> {
-        let guard = self.write.acquire(WaitLimit::None, Location::caller());
-        guard.map_ok(|guard| TryAcquire::from(guard.map(WriteGuard::new)))
+        self.write.try_lock().map_ok(|outcome| outcome.map(WriteGuard::new))
     }
 
     /// Returns a handle to the read lock.
@@ -111,5 +103,75 @@ impl ReadWriteLock {
     /// Returns the readers or the writer, each with its own lease.
     pub async fn inspect(&self) -> Result<Inspection, Error> {
         self.write.inspect().await
+    }
+}
+
+/// A held write lock of a [`ReadWriteLock`](crate::ReadWriteLock).
+///
+/// It is a [`Guard`] that can be [downgraded](WriteGuard::downgrade).
+///
+/// ```
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+/// let client = turnlock::Client::connect("memory://").await?;
+/// let catalogue = client.read_write_lock("catalogue");
+/// let writer = catalogue.write().await?;
+/// let reader = writer.downgrade().await?; // no other writer can come between
+/// assert!(catalogue.reader().is_locked().await?);
+/// # drop(reader);
+/// # Ok::<(), turnlock::Error>(()) }).unwrap();
+/// ```
+#[must_use = "the lock is released when the guard is dropped: bind it to a variable"]
+#[derive(Debug)]
+pub struct WriteGuard {
+    guard: Guard,
+}
+
+impl WriteGuard {
+    pub(crate) fn new(guard: Guard) -> Self {
+        Self { guard }
+    }
+
+    /// Turns the write lock into a read lock. No other writer can come between.
+    ///
+    /// Waiting readers are woken.
+    ///
+    /// # Errors
+    ///
+    /// If the store does not grant the read lock, the [write guard is returned](GuardError::into_guard). If it grants the
+    /// read lock and does not confirm the release of the write lock, both are released.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe. Both locks are released.
+    pub async fn downgrade(self) -> Result<Guard, GuardError<Self>> {
+        let read = match self.guard.read_lock().await {
+            Ok(read) => read,
+            Err(error) => return Err(GuardError::refused(error, self)),
+        };
+        self.guard.unlock().await?;
+        Ok(read)
+    }
+
+    /// Releases the lock, and waits until the store confirms it: [`Guard::unlock`].
+    pub async fn unlock(self) -> Result<(), Error> {
+        self.guard.unlock().await
+    }
+
+    /// Drops the guard, and lets the store release the lock after `time`: [`Guard::unlock_after`].
+    pub async fn unlock_after(self, time: Duration) -> Result<(), GuardError<Self>> {
+        self.guard.unlock_after(time).await.map_err(|error| error.map(Self::new))
+    }
+
+    /// Returns the guard without the type of the write lock.
+    pub fn into_guard(self) -> Guard {
+        self.guard
+    }
+}
+
+impl Deref for WriteGuard {
+    type Target = Guard;
+
+    fn deref(&self) -> &Guard {
+        &self.guard
     }
 }

@@ -1,11 +1,10 @@
 use std::fmt;
 use std::panic::Location;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
-use futures_util::future::{Either, select};
 use turnlock_core::OwnerId;
 
 use super::named::endless;
@@ -53,10 +52,6 @@ pub enum Exit {
 }
 
 impl Runner {
-    pub(crate) fn new(lock: Lock) -> Self {
-        Self { lock, on_acquire: None, on_exit: None }
-    }
-
     /// Calls `hook` each time the lock was acquired, before the body runs.
     pub fn on_acquire(mut self, hook: impl Fn(&Held) + Send + Sync + 'static) -> Self {
         self.on_acquire = Some(Arc::new(hook));
@@ -102,7 +97,7 @@ impl Runner {
         body: impl FnOnce(Held) -> F,
     ) -> Result<Option<F::Output>, Error> {
         let Some(guard) = self.lock.acquire(wait_limit, location).await? else { return Ok(None) };
-        let held = guard.held();
+        let held = Held { hold: Arc::clone(guard.hold()), token: guard.token() };
         if let Some(hook) = &self.on_acquire {
             hook(&held);
         }
@@ -125,10 +120,11 @@ pub(crate) async fn run_until_lost<F: Future>(
     lost_error: impl FnOnce() -> Option<Error>,
     body: Pin<Box<F>>,
 ) -> Result<F::Output, Error> {
-    match select(pin!(lost), body).await {
-        Either::Left((lost, _)) => Err(lost),
+    tokio::select! {
+        biased;
+        lost = lost => Err(lost),
         // A body that outlasted the lease did not run under the lock to its end.
-        Either::Right((output, _)) => lost_error().map_or(Ok(output), Err),
+        output = body => lost_error().map_or(Ok(output), Err),
     }
 }
 
@@ -190,7 +186,7 @@ impl Lock {
 
     /// Returns a [`Runner`] for this lock, which adds hooks to [`run`](Lock::run).
     pub fn runner(&self) -> Runner {
-        Runner::new(self.clone())
+        Runner { lock: self.clone(), on_acquire: None, on_exit: None }
     }
 }
 
@@ -217,8 +213,8 @@ impl Drop for OnExit {
 /// The held lock, as a body sees it: it cannot be released.
 #[derive(Clone, Debug)]
 pub struct Held {
-    pub(super) hold: Arc<Hold>,
-    pub(super) token: Option<u64>,
+    hold: Arc<Hold>,
+    token: Option<u64>,
 }
 
 impl Held {

@@ -45,10 +45,7 @@ impl<G> TryAcquire<G> {
 
     /// Converts the guard, if there is one.
     pub fn map<T>(self, convert: impl FnOnce(G) -> T) -> TryAcquire<T> {
-        match self {
-            Self::Acquired(guard) => TryAcquire::Acquired(convert(guard)),
-            Self::Busy => TryAcquire::Busy,
-        }
+        self.acquired().map(convert).into()
     }
 }
 

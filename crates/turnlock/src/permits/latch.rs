@@ -106,7 +106,7 @@ impl Latch {
     }
 
     async fn wait_until(&self, wait_limit: WaitLimit) -> Result<bool, Error> {
-        let shared = &self.named.engine.shared;
-        shared.on_runtime(until_zero(shared, self.named.checked()?, wait_limit)).await
+        let engine = &self.named.engine;
+        engine.on_runtime(until_zero(engine, self.named.checked()?, wait_limit)).await
     }
 }

@@ -1,10 +1,8 @@
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use turnlock_core::Kind;
 use turnlock_core::model::PermitId;
 
-use crate::engine::{self, AcquireRequest, Engine, checked_number};
 use crate::{Error, Guard, GuardError, LostReason};
 
 /// Permits of a [`Semaphore`](crate::Semaphore) or a [`PermitSemaphore`](crate::PermitSemaphore).
@@ -28,33 +26,10 @@ use crate::{Error, Guard, GuardError, LostReason};
 #[must_use = "the permits are released when this is dropped: bind it to a variable"]
 #[derive(Debug)]
 pub struct Permits {
-    inner: Guard,
+    pub(super) inner: Guard,
 }
 
-/// The most permits with ids in one acquire: each id is sent in that request and in every renewal.
-const MAX_PERMITS_PER_REQUEST: u32 = 10_000;
-
 impl Permits {
-    pub(crate) fn new(inner: Guard) -> Self {
-        Self { inner }
-    }
-
-    /// Acquires permits of either kind of semaphore. Returns `None` if the wait limit passes first.
-    pub(crate) async fn acquire(
-        engine: &Arc<Engine>,
-        request: AcquireRequest,
-    ) -> Result<Option<Self>, Error> {
-        let permits = checked_number("permits", request.permits)?;
-        if request.name.kind() == Kind::Permits && permits > MAX_PERMITS_PER_REQUEST {
-            let reason = format!(
-                "{permits} permits with ids are too many for one acquire; use at most {MAX_PERMITS_PER_REQUEST}"
-            );
-            return Err(Error::bad_argument("permits", reason));
-        }
-        let grant = engine.shared.on_runtime(engine::acquire(engine, request)).await?;
-        Ok(grant.map(|grant| Self::new(Guard::new(grant))))
-    }
-
     /// Returns the name of the semaphore.
     pub fn name(&self) -> &str {
         self.inner.name()
@@ -93,7 +68,7 @@ impl Permits {
     /// For code that releases them elsewhere: [`Semaphore::release`](crate::Semaphore::release). Permits of a
     /// [`PermitSemaphore`](crate::PermitSemaphore) are no longer renewed, and are free when their lease ends.
     pub fn detach(self) {
-        self.inner.abandon();
+        self.inner.grant.detach();
     }
 
     /// Drops the guard, and lets the store release the permits after `time`: [`Guard::unlock_after`].
@@ -107,7 +82,7 @@ impl Permits {
     ///
     /// Cancel safe. Once begun, it continues in the background.
     pub async fn release_after(self, time: Duration) -> Result<(), GuardError<Self>> {
-        self.inner.unlock_after(time).await.map_err(|error| error.map(Self::new))
+        self.inner.unlock_after(time).await.map_err(|error| error.map(|inner| Self { inner }))
     }
 
     /// Writes to the store since when the permits are taken: [`Guard::announce`].

@@ -7,9 +7,9 @@ use futures_util::{FutureExt, TryFutureExt};
 use turnlock_core::Kind;
 use turnlock_core::model::CounterOp;
 
-use crate::engine::{AcquireRequest, CallLocation, Engine, WaitLimit, checked_number};
+use crate::engine::{self, AcquireRequest, CallLocation, Engine, WaitLimit, checked_number};
 use crate::lock::{Named, endless};
-use crate::{Error, Inspection, Permits, TryAcquire};
+use crate::{Error, Guard, Inspection, Permits, TryAcquire};
 
 /// A handle to a semaphore whose permits have no lease: Redisson's `RSemaphore`.
 ///
@@ -80,6 +80,9 @@ pub struct Unleased;
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Leased;
+
+/// The most permits with ids in one acquire: each id is sent in that request and in every renewal.
+const MAX_PERMITS_PER_REQUEST: u32 = 10_000;
 
 /// A kind of semaphore.
 pub(crate) trait SemaphoreKind: Clone + Send + Sync {
@@ -197,6 +200,7 @@ impl<K: SemaphoreKind> Semaphore<K> {
         self.named.inspect().await
     }
 
+    /// Returns `None` if the wait limit passes first.
     async fn acquire_within(
         &self,
         permits: u32,
@@ -204,7 +208,16 @@ impl<K: SemaphoreKind> Semaphore<K> {
         location: CallLocation,
     ) -> Result<Option<Permits>, Error> {
         let request = AcquireRequest { permits, ..self.named.request(wait_limit, location)? };
-        Permits::acquire(&self.named.engine, request).await
+        checked_number("permits", permits)?;
+        if K::KIND == Kind::Permits && permits > MAX_PERMITS_PER_REQUEST {
+            let reason = format!(
+                "{permits} permits with ids are too many for one acquire; use at most {MAX_PERMITS_PER_REQUEST}"
+            );
+            return Err(Error::bad_argument("permits", reason));
+        }
+        let engine = &self.named.engine;
+        let grant = engine.on_runtime(engine::acquire(engine, request)).await?;
+        Ok(grant.map(|grant| Permits { inner: Guard::new(grant) }))
     }
 }
 
@@ -265,18 +278,19 @@ mod tests {
         let client = Client::connect(url).await.expect("a store");
         let slots = client.semaphore("slots");
         assert!(slots.try_set_permits(3).await.expect("a reply"));
-        let (shared, name) = (&slots.named.engine.shared, slots.named.checked().expect("a good name"));
+        let (engine, name) = (&slots.named.engine, slots.named.checked().expect("a good name"));
         let lease_mode = LeaseMode::Fixed(Lease::LONGEST);
         let hold = || {
-            let owner = shared.new_owner();
+            let owner = engine.new_owner();
             Hold::granted(Claim { permits: 2, ..Claim::new(name, &owner, 1) }, lease_mode, clock::now(), None)
         };
-        let lost = shared.release(Arc::new(hold()), lease_mode).await;
+        let lost = engine.release(Arc::new(hold()), lease_mode).await;
         assert!(matches!(lost, Err(Error::Lost { .. })), "{url}: {lost:?}");
         assert_eq!(slots.available().await.expect("a reply"), 3, "{url}: nothing was taken there");
         // An old hold: the store may have dropped the request id.
-        let old = hold().remembered_until(Moment::from_micros(0));
-        shared.release(Arc::new(old), lease_mode).await.expect("it may be held");
+        let mut old = hold();
+        old.remembered_until = Moment::from_micros(0);
+        engine.release(Arc::new(old), lease_mode).await.expect("it may be held");
         assert_eq!(slots.available().await.expect("a reply"), 5, "{url}: the permits are added");
     }
 

@@ -21,6 +21,14 @@ impl Fixture {
         Now { moment: Moment::from_micros(0) + ms(self.now), wall: 0 }
     }
 
+    fn apply(&mut self, step: &Step) -> (Reply, Notification) {
+        self.lock.apply(self.now(), step).expect("a step of read-write locks")
+    }
+
+    fn force_unlock(&mut self, side: Kind) -> (Reply, Notification) {
+        self.apply(&Step::ForceUnlock(name(side)))
+    }
+
     fn acquire(&mut self, side: Kind, owner: &str, target: u32, lease: u64) -> Acquired {
         self.acquire_under(side, owner, None, target, lease)
     }
@@ -37,27 +45,36 @@ impl Fixture {
         let claim = Claim { under, ..Claim::new(&name, &owner, target) };
         let options =
             AcquireOptions { lease: Lease::new(ms(lease)).expect("valid"), waits: true, highest_token: 0 };
-        self.lock.acquire(self.now(), &claim, &options).0
+        match self.apply(&Step::Acquire(claim, options)) {
+            (Reply::Acquired(reply), Notification::None) => reply,
+            other => panic!("the reply to an acquire, and not {other:?}"),
+        }
     }
 
     fn release(&mut self, side: Kind, owner: &str, target: u32) -> (Released, Notification) {
         let (name, owner) = (name(side), OwnerId::from_wire(owner));
-        self.lock.release(self.now(), &Claim::new(&name, &owner, target))
+        match self.apply(&Step::Release(Claim::new(&name, &owner, target))) {
+            (Reply::Released(reply), notification) => (reply, notification),
+            other => panic!("the reply to a release, and not {other:?}"),
+        }
     }
 
     fn renew(&mut self, side: Kind, owner: &str, lease: u64) -> Renewed {
         let (name, owner) = (name(side), OwnerId::from_wire(owner));
         let lease = (lease > 0).then(|| Lease::new(ms(lease)).expect("valid"));
-        self.lock.renew(self.now(), &Claim::new(&name, &owner, 1), lease)
+        match self.apply(&Step::Renew(Claim::new(&name, &owner, 1), lease)) {
+            (Reply::Renewed(reply), Notification::None) => reply,
+            other => panic!("the reply to a renewal, and not {other:?}"),
+        }
     }
 
     fn unlock_after(&mut self, side: Kind, owner: &str, lease: u64) -> (Renewed, Notification) {
         let (name, owner) = (name(side), OwnerId::from_wire(owner));
-        self.lock.unlock_after(
-            self.now(),
-            &Claim::new(&name, &owner, 1),
-            Lease::new(ms(lease)).expect("valid"),
-        )
+        let (claim, lease) = (Claim::new(&name, &owner, 1), Lease::new(ms(lease)).expect("valid"));
+        match self.apply(&Step::SetLease { claim, lease, outlasts_client: true }) {
+            (Reply::Renewed(reply), notification) => (reply, notification),
+            other => panic!("the reply to a step that sets the lease, and not {other:?}"),
+        }
     }
 
     /// The holders as one text, and the rest of the lease of the whole.
@@ -181,9 +198,10 @@ fn a_forced_unlock_ends_only_the_side_that_is_held() {
     let mut fixture = Fixture::default();
     for (held, other) in [(READ, WRITE), (WRITE, READ)] {
         fixture.acquire(held, "a", 1, 100);
-        assert_eq!(fixture.lock.force_unlock(fixture.now(), other), (false, Notification::None));
-        assert_eq!(fixture.lock.force_unlock(fixture.now(), held), (true, Notification::Subscribers));
-        assert_eq!(fixture.lock.force_unlock(fixture.now(), held), (false, Notification::None));
+        let not_held = (Reply::ForceUnlocked(false), Notification::None);
+        assert_eq!(fixture.force_unlock(other), not_held);
+        assert_eq!(fixture.force_unlock(held), (Reply::ForceUnlocked(true), Notification::Subscribers));
+        assert_eq!(fixture.force_unlock(held), not_held);
         assert_eq!(fixture.summary(), (String::new(), None));
     }
 }

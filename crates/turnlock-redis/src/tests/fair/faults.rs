@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use turnlock_core::model::{Acquired, Claim, QueuePosition, Released};
+use turnlock_core::model::{Acquired, Claim, QueuePosition, Released, Reply, Step};
 use turnlock_core::{Kind, LockName};
 
 use super::fixture::{Fixture, LIMIT, is_near, owner, value};
 use crate::steps::{DEADLINES, HEARTBEATS, QUEUE};
-use turnlock_store::{Failure, FailureKind, FairWaiter};
+use crate::tests::histories::STEP_OPTIONS;
+use turnlock_store::{Failure, FailureKind};
 
 #[tokio::test]
 async fn a_clock_set_back_does_not_keep_a_dead_waiter() {
@@ -62,10 +63,10 @@ async fn a_key_of_another_type_is_not_changed() {
         corrupt(fixture.redis.force_unlock(&fixture.name, LIMIT).await.unwrap_err());
         // One bad line fails alone.
         let other = LockName::of(Kind::Fair, "", "other").expect("a good name");
-        let lines = [&fixture.name, &other].map(|name| FairWaiter { name: name.clone(), owner: b.clone() });
+        let steps = [&fixture.name, &other].map(|name| Step::Heartbeat(name.clone(), b.clone()));
         assert_eq!(
-            value(fixture.redis.heartbeat(&lines, LIMIT).await),
-            [None, Some(QueuePosition::NotInQueue)],
+            value(fixture.redis.call_batch(steps.into(), STEP_OPTIONS).await),
+            [None, Some(Reply::Position(QueuePosition::NotInQueue))],
             "{key}"
         );
         assert_eq!(fixture.dump_all().await, before, "{key}");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncCommands, FromRedisValue};
-use turnlock_core::model::{AcquireOptions, Acquired, Claim, QueuePosition, Released};
+use turnlock_core::model::{AcquireOptions, Acquired, Claim, QueuePosition, Released, Reply, Step};
 use turnlock_core::{Kind, Lease, LockName, OwnerId};
 use turnlock_testkit::RedisServer;
 
@@ -13,7 +13,7 @@ use crate::Redis;
 use crate::steps::{DEADLINES, HEARTBEATS, QUEUE};
 use crate::tests::connected;
 use crate::tests::histories::STEP_OPTIONS;
-use turnlock_store::{Failure, FairWaiter, StepReply};
+use turnlock_store::{Failure, StepReply};
 
 pub(super) const LIMIT: Duration = Duration::from_secs(10);
 
@@ -97,8 +97,11 @@ impl Fixture {
     }
 
     pub(super) async fn heartbeat(&self, waiter: &str) -> QueuePosition {
-        let waiter = FairWaiter { name: self.name.clone(), owner: owner(waiter) };
-        value(self.redis.heartbeat(&[waiter], LIMIT).await)[0].expect("an outcome")
+        let step = Step::Heartbeat(self.name.clone(), owner(waiter));
+        match value(self.redis.call_batch(vec![step], STEP_OPTIONS).await)[..] {
+            [Some(Reply::Position(position))] => position,
+            ref other => panic!("a position, and not {other:?}"),
+        }
     }
 
     pub(super) fn key(&self, prefix: &str) -> String {

@@ -1,11 +1,10 @@
 use std::mem;
 use std::time::Duration;
 
-use turnlock_redis::{ClusterMessages, Shape, Target};
+use turnlock_redis::{ClusterMessages, Target};
 use turnlock_store::Secret;
 
 use super::*;
-use crate::engine::CheckedSettings;
 use crate::error::IntoError;
 
 const CANARY: &str = "quokka";
@@ -17,25 +16,25 @@ fn target(url: &str) -> Result<Target, Error> {
     match store {
         Location::Redis { servers, use_tls } => {
             let redis = mem::take(&mut settings.redis);
-            CheckedSettings::new(settings, "a Redis store", true)?;
+            settings.check("a Redis store", true)?;
             redis.read_target(servers, use_tls, LIMIT).map_err(|error| error.into_error(String::new))
         }
         #[cfg(all(feature = "file", unix))]
         Location::File { path } => panic!("{url} is the file store {}", path.display()),
         Location::Memory { .. } => {
-            CheckedSettings::new(settings, "a memory store", false)?;
+            settings.check("a memory store", false)?;
             panic!("{url} is a memory store")
         }
     }
 }
 
-/// Formats a target: its shape, and `user:password/database`.
+/// Formats a target: its servers, and `user:password/database`.
 fn describe(target: &Target) -> String {
     let access = &target.access;
     let user = access.username.as_deref().unwrap_or("-");
     let password = access.password.as_ref().map_or("-", Secret::reveal);
     let tls = if access.tls.is_some() { " with TLS" } else { "" };
-    format!("{} as {user}:{password}/{}{tls}", target.shape, access.database)
+    format!("{} as {user}:{password}/{}{tls}", target.servers, access.database)
 }
 
 #[test]
@@ -93,14 +92,12 @@ fn rediss_urls_use_tls() {
 #[test]
 fn sentinels_have_their_own_credentials() {
     let url = "redis+sentinel://me:pass@h/m/2?sentinel_user=watcher&sentinel_password_env=PATH&client_name=a";
-    let Shape::Sentinel { access, .. } = target(url).expect(url).shape else { panic!("not a sentinel") };
+    let access = target(url).expect(url).sentinel_access;
     assert_eq!(access.username.as_deref(), Some("watcher"));
     assert_eq!(access.password.as_ref().map(Secret::reveal), std::env::var("PATH").ok().as_deref());
     assert_eq!((access.database, access.client_name.as_deref()), (0, Some("a")));
 
-    let Shape::Sentinel { access, .. } = target("redis+sentinel://me:pass@h/m").expect("a URL").shape else {
-        panic!("not a sentinel")
-    };
+    let access = target("redis+sentinel://me:pass@h/m").expect("a URL").sentinel_access;
     assert_eq!(
         (access.username, access.password),
         (None, None),
@@ -118,7 +115,7 @@ fn parameters_are_read() {
     assert_eq!(settings.redis.messages, Some(ClusterMessages::Plain));
     let settings = StoreUrl::parse("memory://?response_timeout=5s").expect("a URL").settings;
     assert_eq!(settings.response_timeout, Some(Duration::from_secs(5)));
-    assert!(CheckedSettings::new(settings, "a memory store", false).is_ok());
+    assert!(settings.check("a memory store", false).is_ok());
 }
 
 #[cfg(all(feature = "file", unix))]
@@ -292,7 +289,7 @@ fn debug_and_display_do_not_show_the_password() {
     let url = format!("redis://me:{CANARY}@h?db=1");
     let parsed = StoreUrl::parse(&url).expect("a URL");
     let target = target(&url).expect("a URL");
-    assert!(!format!("{parsed:?} {target:?} {}", target.shape).contains(CANARY));
+    assert!(!format!("{parsed:?} {target:?} {}", target.servers).contains(CANARY));
 }
 
 #[test]

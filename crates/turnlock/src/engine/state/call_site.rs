@@ -8,7 +8,7 @@ use tokio::task;
 /// The code that calls acquire, and the task that runs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CallSite {
-    location: &'static Location<'static>,
+    pub(crate) location: CallLocation,
     /// `None` if it is not known: outside of tokio.
     runner: Option<Runner>,
 }
@@ -22,18 +22,13 @@ enum Runner {
 
 impl CallSite {
     /// Must be called while the caller is polled.
-    pub(crate) fn new(location: &'static Location<'static>) -> Self {
+    pub(crate) fn new(location: CallLocation) -> Self {
         let thread = || Handle::try_current().ok().map(|_| Runner::Thread(thread::current().id()));
         Self { location, runner: task::try_id().map(Runner::Task).or_else(thread) }
     }
 
     pub(crate) fn is_same_task(&self, other: &Self) -> bool {
         self.runner.is_some() && self.runner == other.runner
-    }
-
-    /// Returns the location in the code, whatever task runs it.
-    pub(crate) fn location(&self) -> CallLocation {
-        self.location
     }
 }
 

@@ -113,8 +113,11 @@ impl ClientRecord {
 
     async fn write(&self) -> Result<(), Failure> {
         let _writing = self.write_lock.lock().await;
-        let outcome =
-            self.store.write_client_record(self.client, self.record(), RECORD_TTL, self.limit).await;
+        let outcome = self
+            .store
+            .directory()
+            .write_client_record(self.client, self.record(), RECORD_TTL, self.limit)
+            .await;
         self.set_due(match &outcome {
             Ok(StepReply { .. }) => clock::now() + WRITE_PERIOD,
             // A later write would be refused too.
@@ -129,15 +132,14 @@ impl ClientRecord {
 mod tests {
     use super::*;
     use crate::client::Client;
-    use crate::engine::CheckedSettings;
+    use crate::config::Settings;
     use crate::engine::Engine;
-    use crate::engine::Shared;
     use turnlock_store::{Memory, MemoryStore};
 
     /// Waits until the store has the record of the client.
-    async fn until_written(shared: &Shared) {
+    async fn until_written(engine: &Engine) {
         let is_written =
-            async || shared.client_records(&[shared.client]).await.expect("a reply")[0].is_some();
+            async || engine.client_records(&[engine.client]).await.expect("a reply")[0].is_some();
         for _ in 0..500 {
             if is_written().await {
                 return;
@@ -150,24 +152,21 @@ mod tests {
     #[tokio::test]
     async fn the_record_is_written_again_while_a_lock_is_renewed() {
         let store = MemoryStore::new();
-        let settings = CheckedSettings {
-            watchdog_timeout: turnlock_core::Lease::new(Duration::from_millis(300)).expect("a good lease"),
-            ..CheckedSettings::default()
-        };
+        let settings = Settings { watchdog_timeout: Some(Duration::from_millis(300)), ..Settings::default() };
+        let settings = settings.check("a test", false).expect("good settings");
         let engine = Engine::start(
             Arc::new(Memory::new(store.clone(), ClientId::from_random([7; 16]))),
             ClientId::from_random([7; 16]),
             settings,
         );
-        let shared = Arc::clone(&engine.shared);
-        let guard = Client::new(engine).lock("renewed").lock().await.expect("free");
-        until_written(&shared).await;
+        let guard = Client::new(Arc::clone(&engine)).lock("renewed").lock().await.expect("free");
+        until_written(&engine).await;
         store.forget_client_records();
         // As after twenty minutes.
-        shared.client_record.set_due(clock::now());
-        until_written(&shared).await;
+        engine.client_record.set_due(clock::now());
+        until_written(&engine).await;
         assert!(guard.is_valid());
-        assert!(!shared.client_record.begin_write_if_due(clock::now() + Duration::from_secs(1_100)));
-        assert!(shared.client_record.begin_write_if_due(clock::now() + Duration::from_secs(1_300)));
+        assert!(!engine.client_record.begin_write_if_due(clock::now() + Duration::from_secs(1_100)));
+        assert!(engine.client_record.begin_write_if_due(clock::now() + Duration::from_secs(1_300)));
     }
 }

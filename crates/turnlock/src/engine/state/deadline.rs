@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex};
 use turnlock_core::Moment;
 use turnlock_core::renewal::{RenewalSchedule, ScheduleKey};
 
@@ -81,21 +81,17 @@ struct State {
 }
 
 impl Timer {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
-    }
-
     /// Removes an entry. The waker is dropped after the mutex is unlocked: it may own a task that has
     /// deadlines.
     fn cancel(&self, appointment: ScheduleKey) {
-        let waker = self.state().schedule.cancel(appointment);
+        let waker = self.state.lock().schedule.cancel(appointment);
         drop(waker);
     }
 
     /// Plans to wake `waker` at `at`. Returns `None` if the thread cannot be started; the next poll tries
     /// again.
     fn plan(&'static self, at: Moment, waker: Waker) -> Option<ScheduleKey> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if !state.is_running {
             let thread = thread::Builder::new().name("turnlock-timer".to_owned()).spawn(|| self.run());
             if let Err(error) = thread {
@@ -115,7 +111,7 @@ impl Timer {
 
     /// The loop of the timer thread.
     fn run(&self) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         loop {
             let now = clock::now();
             let next = state.schedule.next_due().unwrap_or(Moment::NEVER);
@@ -132,7 +128,7 @@ impl Timer {
                 // A panic in a foreign waker must not stop the other deadlines.
                 let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
             }
-            state = self.state();
+            state = self.state.lock();
         }
     }
 }
@@ -183,7 +179,7 @@ mod tests {
         assert!((&mut deadline).now_or_never().is_none());
         let appointment = deadline.planned.as_ref().expect("planned").0;
         drop(deadline);
-        assert!(TIMER.state().schedule.cancel(appointment).is_none(), "still in the schedule");
+        assert!(TIMER.state.lock().schedule.cancel(appointment).is_none(), "still in the schedule");
     }
 
     #[test]

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use turnlock_core::model::QueuePosition;
+use turnlock_core::model::{QueuePosition, Reply, Step};
 use turnlock_core::{LockName, Moment, OwnerId};
 
 use super::lock_queue::Wakeup;
 use crate::clock;
 use crate::engine::CheckedSettings;
-use turnlock_store::{FairWaiter, StepReply, Store};
+use turnlock_store::{StepOptions, StepReply, Store};
 
 /// How often a fair waiter sends a heartbeat. The store skips a waiter whose last heartbeat is four periods
 /// old.
@@ -31,20 +31,13 @@ pub(crate) struct Heartbeats {
 
 #[derive(Clone, Debug)]
 struct Entry {
-    waiter: FairWaiter,
+    name: LockName,
+    owner: OwnerId,
     wakeup: Arc<Wakeup>,
     /// When it last sent a request itself. A waiter that has just sent one need not be woken for its turn.
     last_request: Moment,
     /// Since when it has been its turn without a request.
     turn_since: Option<Moment>,
-}
-
-impl Entry {
-    /// Returns `true` if it ignores its turn, as a future that is not polled. The waiters behind it must not
-    /// wait for it.
-    fn is_unresponsive(&self, now: Moment) -> bool {
-        self.turn_since.is_some_and(|since| now >= since + UNRESPONSIVE_AFTER)
-    }
 }
 
 /// Sends heartbeats for a waiter until it is dropped.
@@ -60,9 +53,9 @@ impl HeartbeatEntry {
         owner: &OwnerId,
         wakeup: &Arc<Wakeup>,
     ) -> Self {
-        let waiter = FairWaiter { name: name.clone(), owner: owner.clone() };
+        let (name, wakeup) = (name.clone(), Arc::clone(wakeup));
         let entry =
-            Entry { waiter, wakeup: Arc::clone(wakeup), last_request: clock::now(), turn_since: None };
+            Entry { name, owner: owner.clone(), wakeup, last_request: clock::now(), turn_since: None };
         let mut waiters = heartbeats.waiters.lock();
         waiters.insert(owner.clone(), entry);
         if waiters.len() == 1 {
@@ -90,7 +83,9 @@ impl Drop for HeartbeatEntry {
 pub(crate) async fn run(engine: Weak<Heartbeats>, store: Weak<dyn Store>, settings: CheckedSettings) {
     while let (Some(heartbeats), Some(store)) = (engine.upgrade(), store.upgrade()) {
         let started = clock::now();
-        let is_responsive = |entry: &&Entry| !entry.is_unresponsive(started);
+        // The waiters behind one that ignores its turn, as a future that is not polled, must not wait for it.
+        let is_responsive =
+            |entry: &&Entry| entry.turn_since.is_none_or(|since| started < since + UNRESPONSIVE_AFTER);
         let waiters: Vec<_> = heartbeats.waiters.lock().values().filter(is_responsive).cloned().collect();
         for batch in waiters.chunks(BATCH) {
             send_batch(&heartbeats, &*store, &settings, batch).await;
@@ -112,33 +107,33 @@ async fn send_batch(
     settings: &CheckedSettings,
     entries: &[Entry],
 ) {
-    let waiters: Vec<_> = entries.iter().map(|entry| entry.waiter.clone()).collect();
-    let positions = match store.heartbeat(&waiters, settings.usual_limit()).await {
+    let step = |entry: &Entry| Step::Heartbeat(entry.name.clone(), entry.owner.clone());
+    let options = StepOptions::of_engine(settings.usual_limit(), 0);
+    let replies = match store.call_batch(entries.iter().map(step).collect(), options).await {
         Ok(StepReply { value, .. }) => value,
         Err(failure) => {
-            tracing::warn!(%failure, waiters = waiters.len(), "heartbeat failed, will retry");
+            tracing::warn!(%failure, waiters = entries.len(), "heartbeat failed, will retry");
             return;
         }
     };
     let (now, poll) = (clock::now(), settings.poll_interval);
-    for (entry, position) in entries.iter().zip(positions) {
-        let name = &entry.waiter.name;
-        if let Some(current) = heartbeats.waiters.lock().get_mut(&entry.waiter.owner) {
-            let is_its_turn = position == Some(QueuePosition::ItsTurn) && current.last_request < now;
+    for (Entry { name, owner, wakeup, turn_since, .. }, reply) in entries.iter().zip(replies) {
+        if let Some(current) = heartbeats.waiters.lock().get_mut(owner) {
+            let is_its_turn =
+                reply == Some(Reply::Position(QueuePosition::ItsTurn)) && current.last_request < now;
             current.turn_since = is_its_turn.then(|| current.turn_since.unwrap_or(now));
         }
-        match position {
-            Some(QueuePosition::NotInQueue) => {
-                let owner = &entry.waiter.owner;
+        match reply {
+            Some(Reply::Position(QueuePosition::NotInQueue)) => {
                 tracing::warn!(%name, %owner, "waiter is missing from the fair queue, queueing again");
-                entry.wakeup.wake();
+                wakeup.wake();
             }
             // A message announces the turn too, so the first report wakes the waiter only with a short poll
             // interval. Later, the message may have been lost, or the waiter ahead may have died.
-            Some(QueuePosition::ItsTurn) if poll <= PERIOD || entry.turn_since.is_some() => {
-                entry.wakeup.wake();
+            Some(Reply::Position(QueuePosition::ItsTurn)) if poll <= PERIOD || turn_since.is_some() => {
+                wakeup.wake();
             }
-            Some(QueuePosition::ItsTurn | QueuePosition::InQueue) | None => {}
+            _ => {}
         }
     }
 }

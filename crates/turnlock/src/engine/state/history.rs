@@ -1,7 +1,8 @@
 use std::collections::{HashMap, VecDeque};
 
 use parking_lot::Mutex;
-use turnlock_core::{LockName, Moment, OwnerId};
+use turnlock_core::model::Claim;
+use turnlock_core::{LockName, Moment};
 
 use super::hold::Hold;
 use crate::clock;
@@ -13,17 +14,11 @@ use crate::clock;
 #[derive(Debug, Default)]
 pub(crate) struct Tokens(Mutex<HighestTokens>);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct HighestTokens {
     highest: HashMap<LockName, u64>,
-    /// The size at which tokens far behind the clock are removed.
-    prune_at: usize,
-}
-
-impl Default for HighestTokens {
-    fn default() -> Self {
-        Self { highest: HashMap::new(), prune_at: MIN_PRUNE_AT }
-    }
+    /// The size when tokens far behind the clock were last removed.
+    pruned_to: usize,
 }
 
 /// The smallest size at which tokens are removed.
@@ -40,11 +35,11 @@ impl Tokens {
 
     pub(crate) fn observe(&self, name: &LockName, token: u64) {
         let mut tokens = self.0.lock();
-        if tokens.highest.len() >= tokens.prune_at {
+        // Not searched again before the size has doubled.
+        if tokens.highest.len() >= MIN_PRUNE_AT.max(tokens.pruned_to * 2) {
             let recent = clock::wall_micros().saturating_sub(PRUNE_AGE);
             tokens.highest.retain(|_, token| *token >= recent);
-            // Not searched again before the size has doubled.
-            tokens.prune_at = (tokens.highest.len() * 2).max(MIN_PRUNE_AT);
+            tokens.pruned_to = tokens.highest.len();
         }
         let known = tokens.highest.entry(name.clone()).or_default();
         *known = token.max(*known);
@@ -62,14 +57,8 @@ const CAPACITY: usize = 1024;
 #[derive(Debug, Default)]
 pub(crate) struct RecentReleases(Mutex<VecDeque<RecentRelease>>);
 
-#[derive(Clone, Debug)]
-pub(crate) struct RecentRelease {
-    pub(crate) name: LockName,
-    pub(crate) owner: OwnerId,
-    pub(crate) permits: u32,
-    /// When the lease ends on any server.
-    pub(crate) lease_end: Moment,
-}
+/// What was released, and when its lease ends on any server.
+type RecentRelease = (Claim, Moment);
 
 impl RecentReleases {
     /// Records a release that the store has confirmed.
@@ -78,12 +67,7 @@ impl RecentReleases {
         if !hold.name.kind().is_leased() {
             return;
         }
-        let release = RecentRelease {
-            name: hold.name.clone(),
-            owner: hold.owner.clone(),
-            permits: hold.permits,
-            lease_end: hold.may_last_until(),
-        };
+        let release = (hold.claim(0), hold.may_last_until());
         let mut latest = self.0.lock();
         if latest.len() == CAPACITY {
             latest.pop_front();
@@ -94,7 +78,7 @@ impl RecentReleases {
     /// Returns the releases whose leases have not ended.
     pub(crate) fn unexpired(&self, now: Moment) -> Vec<RecentRelease> {
         let mut latest = self.0.lock();
-        latest.retain(|release| release.lease_end > now);
+        latest.retain(|(_, lease_end)| *lease_end > now);
         latest.iter().cloned().collect()
     }
 }

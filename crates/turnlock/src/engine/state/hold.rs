@@ -4,7 +4,7 @@ use std::pin::pin;
 use futures_util::future::select;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
-use turnlock_core::hold_state::{Action, Event, Facts, Loss, Phase};
+use turnlock_core::hold_state::{Action, Event, Facts, Phase};
 use turnlock_core::model::{Claim, PermitId};
 use turnlock_core::renewal::ScheduleKey;
 use turnlock_core::request::REPEATED_FOR;
@@ -34,7 +34,7 @@ pub(crate) struct Hold {
     /// The number of permits, for semaphores.
     pub(crate) permits: u32,
     /// Until when the store remembers the request id of the acquire, for permits without owners.
-    remembered_until: Moment,
+    pub(crate) remembered_until: Moment,
     /// Held during a step: the steps of one owner are sequential.
     pub(crate) step_lock: tokio::sync::Mutex<()>,
     inner: Mutex<Inner>,
@@ -74,6 +74,8 @@ impl Hold {
     /// Creates the hold of a new grant, with one guard.
     pub(crate) fn granted(claim: Claim, lease_mode: LeaseMode, sent: Moment, doubt: Option<Doubt>) -> Self {
         let (now, lease) = (clock::now(), lease_mode.lease());
+        let mut leases = Leases::default();
+        leases.add(lease_mode);
         let Claim { name, owner, permits, .. } = claim;
         Self {
             name,
@@ -88,7 +90,7 @@ impl Hold {
             inner: Mutex::new(Inner {
                 state: HoldState::granted(doubt),
                 lost_reason: None,
-                leases: Leases::new(lease_mode),
+                leases,
                 valid_until: lease.local_end(sent),
                 may_last_until: now + lease.as_duration(),
                 last_confirmed: sent,
@@ -106,8 +108,8 @@ impl Hold {
     /// Creates the hold of the waiter to which this hold is handed over.
     ///
     /// `replicas` must not exceed the number that has acknowledged this hold.
-    pub(crate) fn for_next_holder(&self, lease_mode: LeaseMode, replicas: u32, now: Moment) -> Self {
-        let next = Self::granted(self.claim(1), lease_mode, now, None);
+    pub(crate) fn for_next_holder(&self, lease_mode: LeaseMode, replicas: u32, call_site: CallSite) -> Self {
+        let next = Self::granted(self.claim(1), lease_mode, clock::now(), None);
         {
             let (from, mut to) = (self.inner(), next.inner());
             to.valid_until = from.valid_until;
@@ -116,13 +118,8 @@ impl Hold {
             to.replicas_wanted = replicas;
             to.replicas_reached = if replicas > 0 { from.replicas_reached } else { 0 };
         }
-        let (granted, remembered_until) = (self.granted, self.remembered_until);
-        Self { granted, remembered_until, was_handed_over: true, ..next }
-    }
-
-    /// Records where it was acquired.
-    pub(crate) fn acquired_at(self, call_site: CallSite) -> Self {
-        Self { call_site: Some(call_site), ..self }
+        let (granted, remembered_until, call_site) = (self.granted, self.remembered_until, Some(call_site));
+        Self { granted, remembered_until, call_site, was_handed_over: true, ..next }
     }
 
     /// Applies an event to the state, and returns what is to be done.
@@ -203,13 +200,6 @@ impl Hold {
         inner.appointment.take_if(|_| is_accepted)
     }
 
-    /// Limits the time for which the store remembers the acquire: it may have been granted to an earlier copy
-    /// of the request.
-    pub(crate) fn remembered_until(mut self, end: Moment) -> Self {
-        self.remembered_until = self.remembered_until.min(end);
-        self
-    }
-
     /// Returns `true` if a store that has the permits still remembers the acquire.
     ///
     /// Then a store that does not remember it never granted the permits, or lost the grant in a fail-over,
@@ -287,7 +277,7 @@ impl Hold {
         self.extend_may_last(lease);
         let mut inner = self.inner();
         // A shortening that may still take effect limits the lease.
-        let lease = inner.leases.shortened_to().map_or(lease, |shorter| lease.min(shorter));
+        let lease = inner.leases.shortened_to.map_or(lease, |shorter| lease.min(shorter));
         if clock::now() < inner.valid_until {
             inner.valid_until = inner.valid_until.max(lease.local_end(sent));
         }
@@ -372,12 +362,6 @@ impl Hold {
                 ended.await;
             }
         }
-    }
-
-    /// Marks the hold as lost. Returns `false` if it was lost or had ended before.
-    pub(crate) fn mark_lost(&self, reason: LostReason) -> bool {
-        let loss = if reason.is_local_end() { Loss::LocalEnd } else { Loss::Reported };
-        self.apply_loss(Event::LossFound(loss), reason) == Action::ReportLoss
     }
 
     /// Applies an event that may mean the loss of the hold, for `reason`.

@@ -2,6 +2,7 @@ use smallvec::SmallVec;
 use turnlock_core::{Lease, Moment};
 
 use crate::clock;
+use turnlock_store::Failure;
 
 /// How the lease of a hold ends.
 #[derive(Clone, Copy, Debug)]
@@ -29,28 +30,16 @@ pub(crate) struct Leases {
     pub(crate) renewal: Option<Lease>,
     /// The live guards with a fixed lease: the lease, and its latest end on the store.
     fixed: SmallVec<[(Lease, Moment); 1]>,
-    shortening: Option<Shortening>,
+    /// The lease that a pending shortening leaves. Its request sets the lease, whatever was left of it.
+    pub(crate) shortened_to: Option<Lease>,
+    /// A shortening got no reply, so it may take effect at any time. Unlike other steps, a late one does harm: it
+    /// takes time from a newer guard. So this stays `true` for the life of the hold.
+    is_shortening_in_doubt: bool,
     /// The last shortening has failed. Renewals check whether the lease is still too long.
     pub(crate) shortening_failed: bool,
 }
 
-/// A request that sets the lease of a hold, whatever was left of it.
-#[derive(Clone, Copy, Debug)]
-struct Shortening {
-    lease: Lease,
-    /// It got no reply, so it may take effect at any time. Unlike other steps, a late one does harm: it takes
-    /// time from a newer guard. So this stays `true` for the life of the hold.
-    is_in_doubt: bool,
-}
-
 impl Leases {
-    /// The leases of a hold with one guard.
-    pub(crate) fn new(lease_mode: LeaseMode) -> Self {
-        let mut leases = Self::default();
-        leases.add(lease_mode);
-        leases
-    }
-
     pub(crate) fn add(&mut self, lease_mode: LeaseMode) {
         match lease_mode {
             LeaseMode::Renewed(lease) => {
@@ -88,25 +77,16 @@ impl Leases {
         self.fixed.iter().map(|(lease, _)| *lease).max()
     }
 
-    /// The lease that a pending shortening leaves.
-    pub(crate) fn shortened_to(&self) -> Option<Lease> {
-        self.shortening.map(|shortening| shortening.lease)
-    }
-
     /// Records that a request is about to be sent that sets the lease to `lease`.
     pub(crate) fn begin_shortening(&mut self, lease: Lease) {
-        let earlier = self.shortening.filter(|earlier| earlier.is_in_doubt);
-        self.shortening = Some(Shortening {
-            lease: earlier.map_or(lease, |earlier| lease.min(earlier.lease)),
-            is_in_doubt: earlier.is_some(),
-        });
+        let earlier = self.shortened_to.filter(|_| self.is_shortening_in_doubt);
+        self.shortened_to = Some(earlier.map_or(lease, |earlier| lease.min(earlier)));
     }
 
-    /// Ends the shortening: its request got a reply, or is in doubt.
-    pub(crate) fn end_shortening(&mut self, is_in_doubt: bool) {
-        self.shortening = self.shortening.and_then(|shortening| {
-            let is_in_doubt = is_in_doubt || shortening.is_in_doubt;
-            is_in_doubt.then_some(Shortening { is_in_doubt, ..shortening })
-        });
+    /// Ends the shortening: its request got a reply, or failed.
+    pub(crate) fn end_shortening(&mut self, failure: Option<&Failure>) {
+        self.shortening_failed = failure.is_some();
+        self.is_shortening_in_doubt |= failure.is_some_and(|failure| failure.in_doubt.is_some());
+        self.shortened_to.take_if(|_| !self.is_shortening_in_doubt);
     }
 }

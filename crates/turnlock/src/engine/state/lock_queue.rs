@@ -71,15 +71,13 @@ impl Outage {
 }
 
 /// The state of the waiters in front, for a waiter behind them.
-pub(crate) enum FrontState {
+pub(crate) struct FrontState {
+    /// One of them that has a request under way.
+    pub(crate) sending: Option<Arc<Wakeup>>,
+    /// The last request of one of them that has ended failed.
+    pub(crate) outage: Option<Outage>,
     /// They wait for a held lock: the store refused a request of theirs recently.
-    Refused,
-    /// None of them has a recent reply, and none has a request under way.
-    Idle,
-    /// The last request of one of them failed.
-    Failing(Outage),
-    /// A request of one of them is under way. With an outage, the one before it failed.
-    Sending(Arc<Wakeup>, Option<Outage>),
+    pub(crate) is_refused: bool,
 }
 
 /// How to enter a queue.
@@ -102,19 +100,6 @@ pub(crate) struct QueueView {
 }
 
 impl LockQueue {
-    pub(crate) fn enter(
-        &mut self,
-        wakeup: &Arc<Wakeup>,
-        kind: Kind,
-        join: Join,
-    ) -> (Option<Ticket>, QueueView) {
-        let ticket = match join {
-            Join::NotQueued => None,
-            Join::AtEnd => Some(self.waiters.enter(Arc::clone(wakeup), kind.shares_front())),
-        };
-        (ticket, self.view(ticket, kind))
-    }
-
     pub(crate) fn view(&self, ticket: Option<Ticket>, kind: Kind) -> QueueView {
         QueueView {
             may_send: ticket.is_none_or(|ticket| self.waiters.is_in_front(ticket)),
@@ -164,7 +149,7 @@ impl LockQueue {
 }
 
 /// Wakes one waiter, with a hint that the state may have changed since its last check.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Wakeup {
     /// The caller, and since when it waits. `None` for an internal waiter.
     caller: Option<(CallSite, Moment)>,
@@ -181,16 +166,9 @@ pub(crate) struct Wakeup {
 }
 
 impl Wakeup {
-    pub(crate) fn new(hand_over_replicas: Option<u32>, caller: Option<(CallSite, Moment)>) -> Arc<Self> {
-        Arc::new(Self {
-            caller,
-            notify: Notify::new(),
-            hint: AtomicBool::new(false),
-            is_sending: AtomicBool::new(false),
-            ended: Notify::new(),
-            hand_over_replicas,
-            handed: Mutex::default(),
-        })
+    /// For a caller that may accept a hand-over.
+    pub(crate) fn new(hand_over_replicas: Option<u32>, caller: (CallSite, Moment)) -> Self {
+        Self { caller: Some(caller), hand_over_replicas, ..Self::default() }
     }
 
     /// Returns the caller, if it waits since `since` or longer.

@@ -1,7 +1,7 @@
 //! The state of one client: its holds, its waiters, and what it remembers.
 //!
 //! Nothing here sends a step of a lock; that is done by the modules above it, which share this state as
-//! [`Shared`](super::shared::Shared). Only the heartbeats and the client record talk to the store themselves.
+//! [`Engine`](super::shared::Engine). Only the heartbeats and the client record talk to the store themselves.
 //!
 //! | module | what it keeps |
 //! |---|---|
@@ -29,9 +29,9 @@ pub(crate) use call_site::{CallLocation, CallSite};
 pub(crate) use client_record::ClientRecord;
 pub(crate) use deadline::LONGEST_SLEEP;
 pub(crate) use heartbeat::{HeartbeatEntry, Heartbeats};
-pub(crate) use history::{RecentRelease, RecentReleases, Tokens};
+pub(crate) use history::{RecentReleases, Tokens};
 pub(crate) use hold::Hold;
 pub(crate) use leases::LeaseMode;
-pub(crate) use lock_queue::{FrontState, Join, QueueView};
+pub(crate) use lock_queue::{FrontState, Join, QueueView, Wakeup};
 pub(crate) use wait_queues::{WaitQueues, Waiter};
 pub(crate) use watchdog::{RenewalUnderWay, Watchdog};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use turnlock_core::wait_queue::Ticket;
 use turnlock_core::{Kind, LockName, Moment, OwnerId, Yielding};
 
@@ -28,26 +28,21 @@ impl WaitQueues {
         Self { queues: Mutex::default(), store }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<LockName, LockQueue>> {
-        self.queues.lock()
-    }
-
     /// Enters the queue of `name`.
-    pub(crate) fn enter(self: &Arc<Self>, name: &LockName, join: Join) -> (Waiter, QueueView) {
-        self.enter_accepting(name, join, None, None)
-    }
-
-    /// As [`Self::enter`], for a waiter that may accept a hand-over.
-    pub(crate) fn enter_accepting(
+    pub(crate) fn enter(
         self: &Arc<Self>,
         name: &LockName,
         join: Join,
-        hand_over_replicas: Option<u32>,
-        caller: Option<(CallSite, Moment)>,
+        wakeup: Wakeup,
     ) -> (Waiter, QueueView) {
-        let wakeup = Wakeup::new(hand_over_replicas, caller);
-        let mut queues = self.lock();
-        let (ticket, view) = queues.entry(name.clone()).or_default().enter(&wakeup, name.kind(), join);
+        let wakeup = Arc::new(wakeup);
+        let mut queues = self.queues.lock();
+        let queue = queues.entry(name.clone()).or_default();
+        let ticket = match join {
+            Join::NotQueued => None,
+            Join::AtEnd => Some(queue.waiters.enter(Arc::clone(&wakeup), name.kind().shares_front())),
+        };
+        let view = queue.view(ticket, name.kind());
         if view.may_send {
             // It is about to send a request, unless it reports otherwise.
             wakeup.begin_request();
@@ -66,7 +61,7 @@ impl WaitQueues {
         name: &LockName,
         since: Moment,
     ) -> Vec<(CallSite, CallSite)> {
-        let queues = self.lock();
+        let queues = self.queues.lock();
         let (Some(holder), Some(queue)) = (queues.get(name), queues.get(&waiter.name)) else {
             return Vec::new();
         };
@@ -85,7 +80,7 @@ impl WaitQueues {
 
     /// Removes a local hold that has ended, and wakes the waiters in front.
     pub(crate) fn remove_hold(&self, hold: &Arc<Hold>) {
-        let mut queues = self.lock();
+        let mut queues = self.queues.lock();
         let Entry::Occupied(mut entry) = queues.entry(hold.name.clone()) else { return };
         if entry.get_mut().remove_hold(hold) {
             entry.get().wake_front();
@@ -97,7 +92,7 @@ impl WaitQueues {
     ///
     /// Returns `true` on success.
     pub(crate) fn hand_over(&self, hold: &Arc<Hold>, end_guard: impl FnOnce() -> bool) -> bool {
-        let queues = self.lock();
+        let queues = self.queues.lock();
         let Some(queue) = queues.get(&hold.name) else { return false };
         let Some(wakeup) = queue.waiters.front().next() else { return false };
         let is_accepted =
@@ -115,7 +110,7 @@ impl WaitQueues {
     /// A waiter that does not run must not block other processes. If there is nothing to take back, wakes the
     /// first waiter, which may not know that it is in front.
     pub(crate) fn end_window(&self, name: &LockName, owner: &OwnerId) -> Option<Arc<Hold>> {
-        let queues = self.lock();
+        let queues = self.queues.lock();
         let wakeup = queues.get(name)?.waiters.front().next()?;
         let mut handed = wakeup.handed.lock();
         let handed = handed.take_if(|hold| hold.owner == *owner);
@@ -127,21 +122,21 @@ impl WaitQueues {
 
     /// Starts to yield to other processes, before a release. Returns `false` if no local waiter is queued.
     pub(crate) fn begin_yielding(&self, name: &LockName) -> bool {
-        let mut queues = self.lock();
+        let mut queues = self.queues.lock();
         let queue = queues.get_mut(name).filter(|queue| !queue.waiters.is_empty());
         queue.map(|queue| queue.yielding = Some(Yielding::begin(clock::now()))).is_some()
     }
 
     /// Sets the number of clients that received the message of the release.
     pub(crate) fn set_listeners(&self, name: &LockName, listeners: u32) {
-        if let Some(yielding) = self.lock().get_mut(name).and_then(|queue| queue.yielding.as_mut()) {
+        if let Some(yielding) = self.queues.lock().get_mut(name).and_then(|queue| queue.yielding.as_mut()) {
             yielding.release_published(listeners, clock::now());
         }
     }
 
     /// Wakes the waiters in front, after a message that `name` was released.
     pub(crate) fn wake(&self, name: &LockName) {
-        if let Some(queue) = self.lock().get_mut(name) {
+        if let Some(queue) = self.queues.lock().get_mut(name) {
             if let Some(yielding) = &mut queue.yielding {
                 yielding.release_received(clock::now());
             }
@@ -151,29 +146,24 @@ impl WaitQueues {
 
     /// Wakes the waiters in front of all queues.
     pub(crate) fn wake_all_fronts(&self) {
-        self.lock().values().for_each(LockQueue::wake_front);
+        self.queues.lock().values().for_each(LockQueue::wake_front);
     }
 
     /// Wakes all waiters.
     pub(crate) fn wake_all(&self) {
-        self.lock().values().flat_map(|queue| queue.waiters.iter()).for_each(|wakeup| wakeup.wake());
-    }
-
-    /// The known local holds on `name`.
-    pub(crate) fn holds(&self, name: &LockName) -> Vec<Arc<Hold>> {
-        self.lock().get(name).map_or_else(Vec::new, |queue| queue.holds.to_vec())
+        self.queues.lock().values().flat_map(|queue| queue.waiters.iter()).for_each(|wakeup| wakeup.wake());
     }
 
     /// Calls `each` with the local holds on `name`, while none of them can be handed over.
     pub(crate) fn for_holds(&self, name: &LockName, each: impl FnMut(&Arc<Hold>)) {
-        if let Some(queue) = self.lock().get(name) {
+        if let Some(queue) = self.queues.lock().get(name) {
             queue.holds.iter().for_each(each);
         }
     }
 
     /// The number of holds, including those being released, and the number of locks with waiters only.
     pub(crate) fn counts(&self) -> (usize, usize) {
-        let queues = self.lock();
+        let queues = self.queues.lock();
         let held = queues.values().map(|queue| queue.holds.len()).sum();
         (held, queues.values().filter(|queue| queue.holds.is_empty()).count())
     }
@@ -183,7 +173,7 @@ impl WaitQueues {
     ///
     /// Replies and failures older than `max_age` do not count.
     pub(crate) fn front_state(&self, name: &LockName, max_age: Duration) -> Option<FrontState> {
-        let queues = self.lock();
+        let queues = self.queues.lock();
         let queue = if name.kind() == Kind::Fair && !name.is_for_one_waiter() {
             let is_waiter_queue = |other: &LockName| other.is_for_one_waiter() && other.key() == name.key();
             queues.iter().find(|(other, _)| is_waiter_queue(other)).map(|(_, queue)| queue)
@@ -191,21 +181,17 @@ impl WaitQueues {
             queues.get(name)
         };
         let queue = queue.filter(|queue| !queue.waiters.is_empty())?;
-        let outage = queue.outage(max_age).cloned();
         let sending = queue.waiters.front().find(|wakeup| wakeup.is_sending.load(Ordering::Acquire));
-        Some(match (sending, outage) {
-            (Some(wakeup), outage) => FrontState::Sending(Arc::clone(wakeup), outage),
-            (None, Some(outage)) => FrontState::Failing(outage),
-            (None, None) if queue.refusal.is_some_and(|refusal| refusal.is_recent(max_age)) => {
-                FrontState::Refused
-            }
-            (None, None) => FrontState::Idle,
+        Some(FrontState {
+            sending: sending.cloned(),
+            outage: queue.outage(max_age).cloned(),
+            is_refused: queue.refusal.is_some_and(|refusal| refusal.is_recent(max_age)),
         })
     }
 
     /// The number of local waiters for `name`.
     pub(crate) fn waiting(&self, name: &LockName) -> usize {
-        self.lock().get(name).map_or(0, |queue| queue.waiters.len())
+        self.queues.lock().get(name).map_or(0, |queue| queue.waiters.len())
     }
 
     /// Unsubscribes a queue without waiters, and removes it if it has no holds.
@@ -227,29 +213,19 @@ impl WaitQueues {
 #[derive(Debug)]
 pub(crate) struct Waiter {
     wait_queues: Arc<WaitQueues>,
-    name: LockName,
+    /// The name of its queue. For a fair lock, it names this waiter too.
+    pub(crate) name: LockName,
     ticket: Option<Ticket>,
     pub(crate) wakeup: Arc<Wakeup>,
     is_entered: bool,
 }
 
 impl Waiter {
-    /// The name of its queue. For a fair lock, it names this waiter too.
-    pub(crate) fn name(&self) -> &LockName {
-        &self.name
-    }
-
     pub(crate) fn view(&self) -> QueueView {
-        let queues = self.wait_queues.lock();
+        let queues = self.wait_queues.queues.lock();
         // A waiter without a place in the queue does not keep the queue alive, and may send all the same.
-        let without_queue = QueueView {
-            may_send: self.ticket.is_none(),
-            is_held_locally: false,
-            is_subscribed: false,
-            not_before: Moment::from_micros(0),
-            refusal: None,
-        };
-        queues.get(&self.name).map_or(without_queue, |queue| queue.view(self.ticket, self.name.kind()))
+        let no_queue = LockQueue::default();
+        queues.get(&self.name).unwrap_or(&no_queue).view(self.ticket, self.name.kind())
     }
 
     /// Returns `true` if a valid local hold blocks the lock.
@@ -259,26 +235,18 @@ impl Waiter {
         let is_blocking =
             |hold: &Arc<Hold>| !self.name.kind().is_compatible_with(hold.name.kind()) && hold.is_valid();
         self.ticket.is_some()
-            && self
-                .wait_queues
-                .lock()
-                .get(&self.name)
+            && (self.wait_queues.queues.lock().get(&self.name))
                 .is_some_and(|queue| queue.holds.iter().any(is_blocking))
-    }
-
-    /// The state of the waiters in front of its queue. Failures older than `max_age` do not count.
-    pub(crate) fn front_state(&self, max_age: Duration) -> FrontState {
-        self.wait_queues.front_state(&self.name, max_age).unwrap_or(FrontState::Refused)
     }
 
     /// The failures of earlier waiters in front, if the last one is not older than `max_age`.
     pub(crate) fn outage(&self, max_age: Duration) -> Option<Outage> {
-        self.wait_queues.lock().get(&self.name)?.outage(max_age).cloned()
+        self.wait_queues.queues.lock().get(&self.name)?.outage(max_age).cloned()
     }
 
     /// Records a failed request that was sent at `sent`.
     pub(crate) fn set_outage(&self, sent: Moment, failure: &Failure) {
-        if let Some(queue) = self.wait_queues.lock().get_mut(&self.name) {
+        if let Some(queue) = self.wait_queues.queues.lock().get_mut(&self.name) {
             let since = queue.outage.as_ref().map_or(sent, |outage| outage.since);
             let outage = Outage { since, last: clock::now(), failure: failure.clone() };
             // An earlier refusal does not describe the current state of the store.
@@ -288,14 +256,14 @@ impl Waiter {
 
     /// Records a refused request for `permits` that was sent at `sent`.
     pub(crate) fn set_refusal(&self, kind: Kind, permits: u32, sent: Moment) {
-        if let Some(queue) = self.wait_queues.lock().get_mut(&self.name) {
+        if let Some(queue) = self.wait_queues.queues.lock().get_mut(&self.name) {
             queue.outage = None;
             queue.refusal = Some(Refusal { sent, kind, permits });
         }
     }
 
     pub(crate) fn set_subscribed(&self) {
-        if let Some(queue) = self.wait_queues.lock().get_mut(&self.name) {
+        if let Some(queue) = self.wait_queues.queues.lock().get_mut(&self.name) {
             queue.is_subscribed = true;
         }
     }
@@ -321,7 +289,7 @@ impl Waiter {
         wake_from: Moment,
         transfer: impl FnOnce() -> bool,
     ) -> bool {
-        let mut queues = self.wait_queues.lock();
+        let mut queues = self.wait_queues.queues.lock();
         let Entry::Occupied(mut entry) = queues.entry(self.name.clone()) else { return false };
         let queue = entry.get_mut();
         if !queue.has_hold(handed) || !transfer() {
@@ -349,22 +317,14 @@ impl Waiter {
         if !std::mem::take(&mut self.is_entered) {
             return Vec::new();
         }
-        let mut queues = self.wait_queues.lock();
+        let mut queues = self.wait_queues.queues.lock();
         self.wakeup.end_request();
-        // The hold of a fair lock belongs in the queue of the lock, not in that of the waiter. A waiter
-        // without a place may find no queue.
-        let (elsewhere, here) = match granted {
-            Some((hold, _)) if hold.name != self.name || self.ticket.is_none() => (granted, None),
-            granted => (None, granted),
-        };
-        let mut displaced = Vec::new();
-        if let Some((hold, under)) = elsewhere {
-            displaced = queues.entry(hold.name.clone()).or_default().add_hold(hold, under);
-        }
+        // The hold of a fair lock belongs in the queue of the lock, not in that of the waiter.
+        let displaced = granted.map_or_else(Vec::new, |(hold, under)| {
+            queues.entry(hold.name.clone()).or_default().add_hold(hold, under)
+        });
+        // A waiter without a place may find no queue.
         let Entry::Occupied(mut entry) = queues.entry(self.name.clone()) else { return displaced };
-        if let Some((hold, under)) = here {
-            displaced = entry.get_mut().add_hold(hold, under);
-        }
         if let Some(ticket) = self.ticket {
             entry.get_mut().waiters.leave(ticket).for_each(|wakeup| wakeup.wake());
         }

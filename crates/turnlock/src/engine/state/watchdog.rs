@@ -1,8 +1,7 @@
-use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use turnlock_core::renewal::RenewalSchedule;
 use turnlock_core::{Lease, Moment};
@@ -26,10 +25,6 @@ impl Watchdog {
         Self { lease, schedule: Mutex::default(), wake: Notify::new(), check_all: AtomicBool::new(false) }
     }
 
-    fn schedule(&self) -> MutexGuard<'_, RenewalSchedule<Arc<Hold>>> {
-        self.schedule.lock()
-    }
-
     /// Starts to watch a hold. Also called when its lease mode has changed.
     pub(crate) fn watch(&self, hold: &Arc<Hold>) {
         self.plan_after(hold, clock::now());
@@ -44,7 +39,7 @@ impl Watchdog {
         let leases = &inner.leases;
         let fixed = || leases.longest_fixed().unwrap_or(self.lease).min(self.lease);
         let lease = leases.renewal.unwrap_or_else(fixed);
-        leases.shortened_to().map_or(lease, |shorter| lease.min(shorter))
+        leases.shortened_to.map_or(lease, |shorter| lease.min(shorter))
     }
 
     /// Plans the next renewal or check of a hold that was confirmed by a request sent at `sent`.
@@ -62,7 +57,7 @@ impl Watchdog {
     /// Plans the next renewal or check for `due`, or for the local end of the lease if that is earlier.
     pub(crate) fn plan(&self, hold: &Arc<Hold>, due: Moment) {
         let due = due.min(hold.valid_until());
-        let mut schedule = self.schedule();
+        let mut schedule = self.schedule.lock();
         let mut inner = hold.inner();
         if let Some(appointment) = inner.appointment.take() {
             schedule.cancel(appointment);
@@ -80,7 +75,7 @@ impl Watchdog {
     /// Watches `to` in place of `from`, which is handed over. Returns `false` if the hand-over is no longer
     /// possible.
     pub(crate) fn transfer(&self, from: &Hold, to: &Arc<Hold>) -> bool {
-        let mut schedule = self.schedule();
+        let mut schedule = self.schedule.lock();
         let Some(appointment) = from.transfer() else { return false };
         to.inner().appointment = Some(appointment);
         schedule.replace(appointment, Arc::clone(to))
@@ -88,20 +83,15 @@ impl Watchdog {
 
     /// When the next hold is due.
     pub(crate) fn next_due(&self) -> Moment {
-        self.schedule().next_due().unwrap_or(Moment::NEVER)
+        self.schedule.lock().next_due().unwrap_or(Moment::NEVER)
     }
 
     /// Stops watching a hold.
     pub(crate) fn unwatch(&self, hold: &Hold) {
-        let mut schedule = self.schedule();
+        let mut schedule = self.schedule.lock();
         if let Some(appointment) = hold.inner().appointment.take() {
             schedule.cancel(appointment);
         }
-    }
-
-    /// Checks one hold at once.
-    pub(crate) fn check_now(&self, hold: &Arc<Hold>) {
-        self.plan(hold, clock::now());
     }
 
     /// Checks all holds at once: an event may have cost them.
@@ -111,7 +101,7 @@ impl Watchdog {
     }
 
     pub(crate) fn take_due(&self, now: Moment) -> Vec<Arc<Hold>> {
-        let mut schedule = self.schedule();
+        let mut schedule = self.schedule.lock();
         let due = if self.check_all.swap(false, Ordering::AcqRel) {
             schedule.take_all()
         } else {
@@ -129,18 +119,17 @@ impl Watchdog {
 /// A renewal that arrives after the release of its hold finds no hold and does no harm. But a hold with a
 /// delayed unlock is still on the store, and a late renewal would extend it. So the request that sets its end
 /// is sent after the last renewal.
-pub(crate) struct RenewalUnderWay(Arc<Hold>);
+pub(crate) struct RenewalUnderWay(pub(crate) Arc<Hold>);
 
 impl RenewalUnderWay {
     /// Returns `None` if the hold has ended or is lost.
     pub(crate) fn begin(hold: Arc<Hold>) -> Option<Self> {
-        {
-            let mut inner = hold.inner();
-            if !inner.state.is_held() {
-                return None;
-            }
-            inner.renewals_under_way += 1;
+        let mut inner = hold.inner();
+        if !inner.state.is_held() {
+            return None;
         }
+        inner.renewals_under_way += 1;
+        drop(inner);
         Some(Self(hold))
     }
 
@@ -159,22 +148,13 @@ impl RenewalUnderWay {
     }
 }
 
-impl Deref for RenewalUnderWay {
-    type Target = Arc<Hold>;
-
-    fn deref(&self) -> &Arc<Hold> {
-        &self.0
-    }
-}
-
 impl Drop for RenewalUnderWay {
     fn drop(&mut self) {
-        let renewals_under_way = {
-            let mut inner = self.0.inner();
-            inner.renewals_under_way -= 1;
-            inner.renewals_under_way
-        };
-        if renewals_under_way == 0 {
+        let mut inner = self.0.inner();
+        inner.renewals_under_way -= 1;
+        let is_last = inner.renewals_under_way == 0;
+        drop(inner);
+        if is_last {
             self.0.renewals_done.notify_waiters();
         }
     }

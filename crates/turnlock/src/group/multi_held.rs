@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 use futures_util::StreamExt;
 use futures_util::future::select;
 use futures_util::stream::FuturesUnordered;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use turnlock_core::tally::{self, ReleaseOutcome, ReleaseTally};
 
-use crate::engine::{Engine, Hold};
-use crate::{Error, Guard, LostReason, clock};
+use crate::engine::Engine;
+use crate::{Error, Guard, Lock, LostReason, clock};
 
 /// The member whose loss ended a [`MultiGuard`](crate::MultiGuard).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,14 +30,20 @@ impl LostMember {
     }
 }
 
+/// The held locks, as a body sees them: they cannot be released.
+#[derive(Clone, Debug)]
+pub struct MultiHeld {
+    hold: Arc<GroupHold>,
+}
+
 /// Several holds that are valid together, while `need` of them are valid.
 ///
 /// Members can join while the hold is open, so a late reply of a slow server counts. A member that joins a closed hold
 /// is released at once.
 #[derive(Debug)]
-pub(crate) struct GroupHold {
+struct GroupHold {
     /// The engine whose timers are used.
-    pub(crate) engine: Arc<Engine>,
+    engine: Arc<Engine>,
     need: usize,
     total: usize,
     /// How long a release waits for slow members when enough others have confirmed.
@@ -55,91 +61,93 @@ struct State {
     lost: Option<LostMember>,
 }
 
-impl GroupHold {
-    pub(crate) fn new(
-        engine: &Arc<Engine>,
-        need: usize,
-        total: usize,
-        release_timeout: Duration,
-    ) -> Arc<Self> {
-        let (engine, state, joined) = (Arc::clone(engine), Mutex::default(), Notify::new());
-        Arc::new(Self { engine, need, total, release_timeout, state, joined })
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
+impl MultiHeld {
+    /// Returns a hold of none of these locks, of which `need` will be needed.
+    pub(super) fn new(locks: &[Lock], need: usize, release_timeout: Duration) -> Self {
+        let (engine, total) = (Arc::clone(&locks[0].named.engine), locks.len());
+        let (state, joined) = (Mutex::default(), Notify::new());
+        Self { hold: Arc::new(GroupHold { engine, need, total, release_timeout, state, joined }) }
     }
 
     /// Adds a held member. Releases it if the hold is closed or lost.
-    pub(crate) fn join(&self, member: usize, guard: Guard) {
-        let mut state = self.state();
+    pub(super) fn join(&self, member: usize, guard: Guard) {
+        let mut state = self.hold.state.lock();
         if state.closed || state.lost.is_some() {
             drop(state);
             return drop(guard);
         }
         state.guards.push((member, guard));
         drop(state);
-        self.joined.notify_waiters();
+        self.hold.joined.notify_waiters();
     }
 
     /// Closes the hold, and returns its guards in the order of joining.
-    pub(crate) fn close(&self) -> Vec<Guard> {
-        let mut state = self.state();
+    pub(super) fn close(&self) -> Vec<Guard> {
+        let mut state = self.hold.state.lock();
         state.closed = true;
         std::mem::take(&mut state.guards).into_iter().map(|(_, guard)| guard).collect()
     }
 
-    /// Returns how many members are valid.
-    pub(crate) fn held(&self) -> usize {
-        self.state().guards.iter().filter(|(_, guard)| guard.is_valid()).count()
+    /// Returns how many members are held.
+    ///
+    /// See [`turnlock::MultiGuard::held`](crate::MultiGuard::held).
+    pub fn held(&self) -> usize {
+        self.hold.state.lock().guards.iter().filter(|(_, guard)| guard.is_valid()).count()
     }
 
-    /// Returns the fencing token of a member, if it is held and has one.
-    pub(crate) fn token(&self, member: usize) -> Option<u64> {
-        self.state().guards.iter().find(|(number, _)| *number == member)?.1.token()
+    /// Returns the fencing token of a member.
+    ///
+    /// See [`turnlock::MultiGuard::token`](crate::MultiGuard::token).
+    pub fn token(&self, member: usize) -> Option<u64> {
+        self.hold.state.lock().guards.iter().find(|(number, _)| *number == member)?.1.token()
     }
 
-    pub(crate) fn is_valid(&self) -> bool {
-        self.lost().is_none() && !self.state().closed
+    /// Returns `true` if enough members are held.
+    ///
+    /// See [`turnlock::MultiGuard::is_valid`](crate::MultiGuard::is_valid).
+    pub fn is_valid(&self) -> bool {
+        self.lost_member().is_none() && !self.hold.state.lock().closed
     }
 
-    /// Returns until when enough members are valid.
-    pub(crate) fn valid_until(&self) -> Instant {
+    /// Returns until when enough members are held.
+    ///
+    /// See [`turnlock::MultiGuard::valid_until`](crate::MultiGuard::valid_until).
+    pub fn valid_until(&self) -> Instant {
         let valid = |(_, guard): &(usize, Guard)| guard.is_valid().then(|| guard.hold().valid_until());
-        let ends = || self.state().guards.iter().filter_map(valid).collect();
-        let end = if self.is_valid() { tally::valid_until(self.need, ends()) } else { None };
+        let ends = || self.hold.state.lock().guards.iter().filter_map(valid).collect();
+        let end = if self.is_valid() { tally::valid_until(self.hold.need, ends()) } else { None };
         Instant::now() + end.map_or(Duration::ZERO, |end| end.since(clock::now()))
     }
 
     /// Returns a lost member, if fewer than `need` are left.
-    pub(crate) fn lost(&self) -> Option<LostMember> {
-        let mut state = self.state();
+    pub(super) fn lost_member(&self) -> Option<LostMember> {
+        let mut state = self.hold.state.lock();
         if state.lost.is_none() && !state.closed {
             let lost = state.guards.iter().filter_map(|(member, guard)| {
                 let reason = guard.hold().lost()?;
                 Some(LostMember { member: *member, name: guard.name().to_owned(), reason })
             });
             let lost: Vec<_> = lost.collect();
-            if state.guards.len() - lost.len() < self.need {
+            if state.guards.len() - lost.len() < self.hold.need {
                 state.lost = lost.into_iter().next();
             }
         }
         state.lost.clone()
     }
 
-    /// Waits until the hold is lost. Stays pending if it is released first.
-    pub(crate) async fn until_lost(&self) -> LostMember {
+    /// Waits until too few members are held: [`MultiGuard::lost`](crate::MultiGuard::lost).
+    pub async fn lost(&self) -> LostMember {
         loop {
-            let mut joined = pin!(self.joined.notified());
+            let mut joined = pin!(self.hold.joined.notified());
             joined.as_mut().enable();
-            if let Some(lost) = self.lost() {
+            if let Some(lost) = self.lost_member() {
                 return lost;
             }
-            let mut ends: FuturesUnordered<_> = self
-                .remaining_holds()
-                .into_iter()
-                .map(|hold| async move { hold.until_lost().await })
-                .collect();
+            let remaining = |(_, guard): &(usize, Guard)| {
+                Some(Arc::clone(guard.hold())).filter(|hold| hold.lost().is_none())
+            };
+            let holds: Vec<_> = self.hold.state.lock().guards.iter().filter_map(remaining).collect();
+            let mut ends: FuturesUnordered<_> = holds.iter().map(|hold| hold.until_lost()).collect();
             if ends.is_empty() {
                 // Released.
                 return std::future::pending().await;
@@ -148,22 +156,20 @@ impl GroupHold {
         }
     }
 
-    fn remaining_holds(&self) -> Vec<Arc<Hold>> {
-        let state = self.state();
-        let holds = state.guards.iter().map(|(_, guard)| guard.hold());
-        holds.filter(|hold| hold.lost().is_none()).map(Arc::clone).collect()
-    }
-
     /// Releases all members at the same time, and waits until as many have confirmed as are needed to hold.
     ///
     /// The engines finish the rest, and all of it if this future is dropped.
-    pub(crate) async fn release(&self) -> Result<(), Error> {
+    pub(super) async fn release(&self) -> Result<(), Error> {
+        self.hold.engine.on_runtime(self.release_all()).await
+    }
+
+    async fn release_all(&self) -> Result<(), Error> {
         // In reverse order of joining: the first member by key, for which others wait, is released last.
         let guards = self.close().into_iter().rev();
-        let mut tally = ReleaseTally::new(self.total, self.need, guards.len());
+        let mut tally = ReleaseTally::new(self.hold.total, self.hold.need, guards.len());
         let mut releases: FuturesUnordered<_> = guards.map(Guard::unlock).collect();
         let mut is_late = false;
-        let mut late = pin!(tokio::time::sleep(self.release_timeout));
+        let mut late = pin!(tokio::time::sleep(self.hold.release_timeout));
         let mut gravest: Option<Error> = None;
         loop {
             match tally.outcome(is_late) {
@@ -179,9 +185,9 @@ impl GroupHold {
                 }
             };
             match &outcome {
-                Ok(()) => tally.freed(),
-                Err(Error::Lost { .. }) => tally.gone(),
-                Err(_) => tally.failed(),
+                Ok(()) => tally.freed += 1,
+                Err(Error::Lost { .. }) => tally.gone += 1,
+                Err(_) => tally.failed += 1,
             }
             if let Err(error) = outcome
                 && gravest.as_ref().is_none_or(|known| gravity(known) < gravity(&error))

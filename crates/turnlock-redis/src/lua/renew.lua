@@ -10,7 +10,7 @@
 -- Lines are independent: a key of the wrong type fails only its own line. Holds of other owners are not
 -- changed.
 local function renew(lock, owner, lease)
-  if redis.call('hexists', lock, owner) == 0 then
+  if not holds(lock, owner) then
     return 0
   end
   return renew_key(lock, lease)

@@ -1,0 +1,6 @@
+-- In place of lock_waiters.lua for a fair lock, after fair_queue.lua: only the head of the queue is notified.
+local function waiters_channel(channel)
+  local head = purge(KEYS[1], KEYS[2], KEYS[3], KEYS[4])
+  return head and channel .. ':' .. head
+end
+
