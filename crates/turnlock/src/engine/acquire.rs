@@ -7,12 +7,12 @@ use turnlock_core::wait_step::{WaitMove, WaitView, next_move};
 use turnlock_core::{Backoff, Kind, LockName, Moment};
 
 use super::attempt::{Attempt, Outcome};
+use super::engine::Engine;
 use super::grant::Grant;
 use super::query::check_resendable;
 use super::request::{AcquireRequest, WaitLimit, time_out};
 use super::retry::RetryState;
 use super::run_to_completion::RunToCompletion;
-use super::shared::Engine;
 use super::state::{FrontState, LONGEST_SLEEP, QueueView};
 use super::wait_warning;
 use crate::clock;

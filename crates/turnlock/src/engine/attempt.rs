@@ -5,9 +5,9 @@ use turnlock_core::model::{Acquired, Claim};
 use turnlock_core::request::{REPEATED_FOR, RetryWindow};
 use turnlock_core::{Doubt, Kind, Moment, OwnerId};
 
+use super::engine::Engine;
 use super::grant::Grant;
 use super::request::{AcquireRequest, WaitLimit};
-use super::shared::Engine;
 use super::state::{HeartbeatEntry, Hold, Join, LeaseMode, QueueView, Waiter, Wakeup};
 use crate::clock;
 use turnlock_store::{Caller, Failure, FailureKind, StepOptions, StepReply};

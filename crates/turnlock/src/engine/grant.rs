@@ -3,8 +3,8 @@ use std::sync::Arc;
 use turnlock_core::hold_state::{Action, Event};
 use turnlock_core::{Kind, Moment};
 
+use super::engine::Engine;
 use super::run_to_completion::RunToCompletion;
-use super::shared::Engine;
 use super::state::{Hold, LeaseMode};
 use crate::clock;
 use crate::error::Error;

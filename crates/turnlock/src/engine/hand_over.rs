@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use turnlock_core::Moment;
 
-use super::shared::Engine;
+use super::engine::Engine;
 use super::state::{Hold, LeaseMode};
 use crate::clock;
 

@@ -8,8 +8,8 @@
 //! | state | [`state`] | holds, wait queues, the schedule of the watchdog, what the client remembers |
 //! | | [`request`] | the parameters of an acquire or a reentry, and wait limits |
 //! | | [`run_to_completion`] | finishes futures whose callers have gone, on the runtime of the client |
-//! | | [`retry`] | the loop that repeats a failed request, and the rules for how long |
-//! | | [`shared`] | the engine: all of this state, as the modules below share it |
+//! | | [`retry`] | the pauses between retries, and the rules for how long |
+//! | | [`engine`](self::engine) | the engine itself: all of this state, as the modules below use it |
 //! | steps | [`query`] | requests that concern no local hold: inspect, counters, forced unlock, waiting for a latch |
 //! | | [`renewal`] | the task of the watchdog: renews, checks and shortens leases |
 //! | | [`release`] | releases holds, and undoes requests in doubt |
@@ -26,6 +26,8 @@
 
 mod acquire;
 mod attempt;
+#[expect(clippy::module_inception, reason = "a file has the name of its main type")]
+mod engine;
 mod grant;
 mod hand_over;
 mod query;
@@ -36,7 +38,6 @@ mod request;
 mod retry;
 mod run_to_completion;
 mod settings;
-mod shared;
 mod state;
 mod unlock_after;
 mod wait_warning;
@@ -48,13 +49,13 @@ use std::time::Duration;
 use turnlock_core::{ClientId, LockName};
 
 pub(crate) use acquire::acquire;
+pub(crate) use engine::Engine;
 pub(crate) use grant::Grant;
 pub(crate) use query::{Resend, until_zero};
 pub(crate) use reenter::{read_under, reenter, try_owner_turn};
 pub(crate) use request::{AcquireRequest, ReenterRequest, WaitLimit, checked_number, time_out};
 pub(crate) use run_to_completion::{BackgroundTasks, RunToCompletion};
 pub(crate) use settings::CheckedSettings;
-pub(crate) use shared::Engine;
 pub(crate) use state::{CallLocation, CallSite, Hold, Join, LeaseMode, Wakeup};
 
 use crate::clock;

@@ -5,10 +5,10 @@ use turnlock_core::model::{Claim, CounterOp, Released, Snapshot};
 use turnlock_core::request::RetryWindow;
 use turnlock_core::{ClientId, Kind, LockName, OwnerId};
 
+use super::engine::Engine;
 use super::request::{WaitLimit, describe, time_out};
 use super::retry::{RetryState, retry_once};
 use super::run_to_completion::RunToCompletion;
-use super::shared::Engine;
 use super::state::{Join, LONGEST_SLEEP, Wakeup};
 use crate::clock;
 use crate::error::{Error, IntoError};

@@ -12,11 +12,11 @@ use turnlock_core::hold_state::Event;
 use turnlock_core::model::Acquired;
 
 use super::acquire::{acquire, max_age, outcome_behind, timed_out};
+use super::engine::Engine;
 use super::grant::Grant;
 use super::request::{AcquireRequest, ReenterRequest, WaitLimit, describe};
 use super::retry::RetryState;
 use super::run_to_completion::RunToCompletion;
-use super::shared::Engine;
 use super::state::{CallSite, Hold, LeaseMode};
 use crate::clock;
 use crate::error::{Error, IntoError, LostReason};

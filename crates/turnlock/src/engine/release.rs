@@ -12,8 +12,8 @@ use turnlock_core::lease::coarse_limit;
 use turnlock_core::model::{Claim, Released};
 use turnlock_core::{Backoff, Doubt, Kind, Moment};
 
+use super::engine::Engine;
 use super::retry::pause_until;
-use super::shared::Engine;
 use super::state::Hold;
 use crate::clock;
 use crate::error::{Error, IntoError, LostReason};

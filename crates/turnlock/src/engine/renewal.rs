@@ -8,7 +8,7 @@ use futures_util::stream::FuturesUnordered;
 use turnlock_core::model::{Renewed, Reply, Step};
 use turnlock_core::{Lease, Moment};
 
-use super::shared::Engine;
+use super::engine::Engine;
 use super::state::{Hold, LONGEST_SLEEP, RenewalUnderWay};
 use crate::clock;
 use turnlock_store::{StepOptions, StepReply};

@@ -5,10 +5,10 @@ use turnlock_core::hold_state::{Action, Event};
 use turnlock_core::model::Renewed;
 use turnlock_core::{Backoff, Lease, Moment};
 
+use super::engine::Engine;
 use super::request::describe;
 use super::retry::pause_until;
 use super::run_to_completion::RunToCompletion;
-use super::shared::Engine;
 use super::state::{Hold, LeaseMode, RenewalUnderWay};
 use crate::clock;
 use crate::error::{Error, IntoError};

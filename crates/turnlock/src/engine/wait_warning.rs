@@ -5,8 +5,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use turnlock_core::{Kind, LockName, Moment};
 
+use super::engine::Engine;
 use super::request::AcquireRequest;
-use super::shared::Engine;
 use super::state::{CallLocation, CallSite, Waiter};
 
 /// How long a waiter in front waits before it is checked, and the time between two checks.

@@ -1,7 +1,7 @@
 //! The state of one client: its holds, its waiters, and what it remembers.
 //!
 //! Nothing here sends a step of a lock; that is done by the modules above it, which share this state as
-//! [`Engine`](super::shared::Engine). Only the heartbeats and the client record talk to the store themselves.
+//! [`Engine`](super::engine::Engine). Only the heartbeats and the client record talk to the store themselves.
 //!
 //! | module | what it keeps |
 //! |---|---|
