@@ -72,7 +72,11 @@ impl File {
                 Ok::<_, FileError>((WakePipe::open(&store_path, client)?, Worker::start(database)?, presence))
             }
         };
-        let opened = tokio::task::spawn_blocking(open).await.map_err(|_| OpenError::RuntimeGone)?;
+        let opened = match tokio::task::spawn_blocking(open).await {
+            Ok(opened) => opened,
+            Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+            Err(_) => return Err(OpenError::RuntimeGone),
+        };
         let (pipe, worker, presence) = opened.map_err(|error| error.into_open_error(&store_path))?;
         wakeups.register(client);
         let wakeup_task = tokio::spawn(wakeups::run(Arc::clone(&wakeups), pipe));

@@ -80,7 +80,7 @@ pub(crate) fn batch(
     Ok(StepReply { value, sent, replicas: reached, notified: None })
 }
 
-// Below, `None` is a reply that no script gives.
+// In the following functions, `None` is a reply that no script gives.
 
 fn acquired(value: &Value) -> Option<Acquired> {
     match value {

@@ -45,7 +45,12 @@ fn has_code(error: &RedisError, code: &str) -> bool {
 ///
 /// Then nothing was done. Any other request was not sent, or is in doubt.
 pub(crate) fn error_reply(failure: &Failure) -> Option<&RedisError> {
-    let (FailureKind::Unavailable(cause) | FailureKind::Denied(cause)) = &failure.kind else { return None };
+    // A step that took effect can fail with the error reply to its `WAIT`.
+    let (FailureKind::Unavailable(cause) | FailureKind::Denied(cause), false) =
+        (&failure.kind, failure.took_effect)
+    else {
+        return None;
+    };
     cause.downcast_ref().map(|StoreError(error)| error).filter(|error| is_reply(error))
 }
 

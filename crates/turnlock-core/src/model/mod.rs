@@ -17,7 +17,7 @@
 //!
 //! # Two implementations
 //!
-//! Each rule exists exactly twice: here, and as a Lua script for Redis. A property test in `turnlock` runs
+//! Each rule exists exactly twice: here, and as a Lua script for Redis. A property test in `turnlock-redis` runs
 //! both with the same histories and compares every reply and every state.
 
 mod fair_lock;

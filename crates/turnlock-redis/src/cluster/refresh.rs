@@ -110,8 +110,12 @@ impl Cluster {
             *map != before
         });
         self.move_subscriptions();
-        let owners = self.map().owners();
-        self.nodes.lock().retain(|address, _| owners.contains(address));
+        {
+            // Kept until the end: a node that a redirect adds to the map meanwhile must not be dropped.
+            let map = self.map();
+            let owners = map.owners();
+            self.nodes.lock().retain(|address, _| owners.contains(address));
+        }
         if masters_changed {
             tracing::info!("the masters of the cluster changed");
             self.common.notify(|signals| signals.server_changed());

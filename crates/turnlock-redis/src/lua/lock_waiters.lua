@@ -1,6 +1,6 @@
 -- Shared by the scripts that notify the waiters of a lock.
 
--- Returns the channel on which to notify the waiters, or false.
+-- Returns the channel on which to notify the waiters, or false. For a fair lock, it removes dead waiters first.
 local function waiters_channel(channel)
   return channel ~= '' and channel
 end

@@ -125,7 +125,7 @@ macro_rules! scripts {
     };
 }
 
-// All files but the last are shared by several scripts.
+// The files are put one after the other. The last one has the header of the script, for KEYS, ARGV and the reply.
 scripts! {
     LOCK_ACQUIRE: Acquire as "a" = "lock_shape" "lock_acquire_step" "lock_acquire";
     LOCK_RELEASE: Release as "r" = "lock_release_step" "lock_release";

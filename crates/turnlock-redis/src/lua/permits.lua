@@ -30,11 +30,12 @@ local function expiries_of(taken, ids)
   return expiries
 end
 
--- Sets the expiry of permits; `condition` is an option of ZADD: GT takes permits or extends them, and never
--- shortens a remaining lease. Also works when the server is out of memory,
--- so that no hold is lost for lack of it: the server then refuses ZADD, but only as the first write of a
--- script. ZREM of an id that does not exist needs no memory and counts as such a write. An acquire of new
--- permits decrements their number before, and is refused there.
+-- Sets the expiry of permits. `condition` is an option of ZADD: GT takes permits or extends them, and never
+-- shortens a remaining lease; XX sets exactly the expiry of permits that are taken.
+--
+-- Also works when the server is out of memory, so that no hold is lost for lack of it: the server then refuses
+-- ZADD, but only as the first write of a script. ZREM of an id that does not exist needs no memory and counts as
+-- such a write. An acquire of new permits decrements their number before, and is refused there.
 --
 -- Always a write, even if nothing changes: replicas acknowledge writes only.
 local function set_expiry(taken, ids, expiry, condition)

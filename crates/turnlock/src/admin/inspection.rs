@@ -1,4 +1,5 @@
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use turnlock_core::model::{HolderSnapshot, Snapshot};
@@ -35,10 +36,11 @@ pub struct Inspection {
 impl Inspection {
     pub(crate) fn new(engine: &Engine, name: &LockName, snapshot: Snapshot) -> Self {
         // The id of a permit does not contain its client.
-        let mut ours = HashSet::new();
+        let mut holds = Vec::new();
         if name.kind() == core::Kind::Permits {
-            engine.wait_queues.for_holds(name, |hold| ours.extend(hold.permit_ids()));
+            engine.wait_queues.for_holds(name, |hold| holds.push(Arc::clone(hold)));
         }
+        let ours: HashSet<_> = holds.iter().flat_map(|hold| hold.permit_ids()).collect();
         let is_mine = |owner: &OwnerId| owner.belongs_to(engine.client) || ours.contains(owner);
         let holder = |HolderSnapshot { owner, count, role, ttl, since }| {
             let is_mine = is_mine(&owner);

@@ -65,8 +65,10 @@ impl Guard {
 
     /// Returns the guard of this lock that the calling thread detached last.
     pub(super) fn take_detached(engine: &Arc<Engine>, name: &LockName) -> Option<Self> {
+        // The names of the two sides of a read-write lock are equal, but for their kinds.
         let is_of_lock = |Self { inner: guard, .. }: &Self| {
-            Arc::ptr_eq(&guard.grant.engine, engine) && guard.hold().name == *name
+            let held = &guard.hold().name;
+            Arc::ptr_eq(&guard.grant.engine, engine) && held == name && held.kind() == name.kind()
         };
         DETACHED.with_borrow_mut(|detached| {
             let last = detached.iter().rposition(is_of_lock)?;

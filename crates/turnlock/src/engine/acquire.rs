@@ -279,8 +279,8 @@ async fn final_move(Attempt { engine, request, limit, waiter, .. }: &Attempt, ov
 
 /// Returns the outcome for a caller that does not wait, as far as the waiters in front decide it.
 ///
-/// `Ok` if they wait for a held lock, an error if their requests have failed for too long. If none of them has a
-/// recent reply or a request under way, checks that the store replies.
+/// `Ok` if they wait for a held lock, an error if their requests have failed for too long, and `None` if a request is
+/// to be sent past them. If none of them has a recent reply or a request under way, checks that the store replies.
 pub(super) async fn outcome_behind(
     engine: &Engine,
     name: &LockName,
@@ -353,8 +353,8 @@ async fn send(engine: &Engine, attempt: Attempt) -> Result<(Attempt, Outcome), E
         // A new connection may be needed first, which has the same limit.
         return wait_limit.bound(limit * 2, sending).await.map_err(|_| no_reply(&name, limit * 2));
     }
-    let text = |_| timed_out(&name, format!("no reply within the wait, nor within {limit:?}"));
-    wait_limit.bound(limit, sending).await.map_err(text)
+    let no_reply = |_| timed_out(&name, format!("no reply within the wait, nor within {limit:?}"));
+    wait_limit.bound(limit, sending).await.map_err(no_reply)
 }
 
 /// Subscribes to releases of the lock.

@@ -26,6 +26,8 @@ pub(crate) struct DelayedUnlock {
 
 impl DelayedUnlock {
     /// Returns `false` if an older request of the hold may still arrive and change the lease.
+    ///
+    /// A hold that has ended is settled: its requests in doubt are undone elsewhere.
     fn is_settled(&self) -> bool {
         self.hold.inner().state.doubt.is_none()
     }

@@ -41,7 +41,7 @@ pub(crate) trait Policy: Clone + fmt::Debug + Send + Sync + Sized {
 /// Why a round of requests did not grant enough members.
 #[derive(Debug)]
 pub(super) struct Refusal {
-    /// The member to wait for.
+    /// The member to wait for: its position among those that were requested. Unused if there is an error.
     pub(super) member: usize,
     /// `None` if the member is busy.
     pub(super) error: Option<Error>,

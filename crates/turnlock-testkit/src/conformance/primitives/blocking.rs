@@ -1,4 +1,4 @@
-//! The blocking interface of semaphores and latches.
+//! The blocking interface of semaphores, latches and read-write locks.
 
 use std::time::Instant;
 
@@ -11,6 +11,7 @@ pub(super) const CASES: &[Case] = cases![
     threads_share_a_semaphore needs Kind(Semaphore),
     threads_share_permits_with_leases needs Kind(Permits),
     threads_wait_for_a_latch needs Kind(Latch),
+    a_thread_unlocks_the_detached_side_that_it_names needs Kind(Read) Kind(Write),
     blocking_waits_can_be_interrupted needs Kind(Permits) Kind(Semaphore) Kind(Latch),
 ];
 
@@ -54,6 +55,22 @@ async fn threads_share_a_semaphore(fixture: Fixture) {
             (semaphore.add_permits(-1).unwrap(), semaphore.drain().unwrap(), semaphore.delete().unwrap()),
             (1, 1, true)
         );
+    })
+    .await;
+}
+
+async fn a_thread_unlocks_the_detached_side_that_it_names(fixture: Fixture) {
+    on_a_thread(fixture, |fixture| {
+        let lock = fixture.blocking_client().read_write_lock(&fixture.name());
+        let (reader, writer) = (lock.reader(), lock.writer());
+        writer.lock().expect("free").detach();
+        assert!(matches!(reader.unlock(), Err(Error::NotHeld { .. })), "it holds the other side");
+        reader.lock().expect("its writer may read").detach();
+        writer.unlock().expect("held");
+        assert!(reader.is_locked().expect("a reply") && !writer.is_locked().expect("a reply"));
+        assert!(matches!(writer.unlock(), Err(Error::NotHeld { .. })), "released before");
+        reader.unlock().expect("held");
+        assert!(!reader.is_locked().expect("a reply"));
     })
     .await;
 }

@@ -74,7 +74,7 @@ impl Outage {
 pub(crate) struct FrontState {
     /// One of them that has a request under way.
     pub(crate) sending: Option<Arc<Wakeup>>,
-    /// The last request of one of them that has ended failed.
+    /// The failures of their requests since the last reply.
     pub(crate) outage: Option<Outage>,
     /// They wait for a held lock: the store refused a request of theirs recently.
     pub(crate) is_refused: bool,
@@ -166,7 +166,7 @@ pub(crate) struct Wakeup {
 }
 
 impl Wakeup {
-    /// For a caller that may accept a hand-over.
+    /// For a caller that accepts a hold with so many acknowledging replicas, or none.
     pub(crate) fn new(hand_over_replicas: Option<u32>, caller: (CallSite, Moment)) -> Self {
         Self { caller: Some(caller), hand_over_replicas, ..Self::default() }
     }

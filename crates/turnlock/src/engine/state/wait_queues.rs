@@ -319,12 +319,22 @@ impl Waiter {
         }
         let mut queues = self.wait_queues.queues.lock();
         self.wakeup.end_request();
+        let mut displaced = Vec::new();
         // The hold of a fair lock belongs in the queue of the lock, not in that of the waiter.
-        let displaced = granted.map_or_else(Vec::new, |(hold, under)| {
-            queues.entry(hold.name.clone()).or_default().add_hold(hold, under)
-        });
-        // A waiter without a place may find no queue.
-        let Entry::Occupied(mut entry) = queues.entry(self.name.clone()) else { return displaced };
+        let elsewhere = granted.filter(|(hold, _)| hold.name != self.name);
+        if let Some((hold, under)) = elsewhere {
+            displaced = queues.entry(hold.name.clone()).or_default().add_hold(hold, under);
+        }
+        let here = granted.filter(|_| elsewhere.is_none());
+        let mut entry = match queues.entry(self.name.clone()) {
+            Entry::Occupied(entry) => entry,
+            // A waiter without a place may find no queue.
+            Entry::Vacant(entry) if here.is_some() => entry.insert_entry(LockQueue::default()),
+            Entry::Vacant(_) => return displaced,
+        };
+        if let Some((hold, under)) = here {
+            displaced = entry.get_mut().add_hold(hold, under);
+        }
         if let Some(ticket) = self.ticket {
             entry.get_mut().waiters.leave(ticket).for_each(|wakeup| wakeup.wake());
         }
