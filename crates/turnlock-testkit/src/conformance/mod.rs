@@ -60,4 +60,4 @@ mod suite;
 pub use fixture::{Fixture, NO_POLL, ONE_POLL, PROMPT, StoreUnderTest, joined, ms, until_waiting};
 pub use kind::{BlockingKindClient, Kind, KindClient};
 pub(crate) use suite::cases;
-pub use suite::{Case, CaseFuture, Feature, Suite};
+pub use suite::{Case, CaseFuture, Feature, LIMIT, Suite, arguments};

@@ -10,7 +10,7 @@ use super::kind::Kind;
 use super::{client_identity, find, hand_over, lock, primitives};
 
 /// Time limit of one case, including its wait for [`Fixture::rounds`]. A case that hangs fails.
-const LIMIT: Duration = Duration::from_secs(300);
+pub const LIMIT: Duration = Duration::from_secs(300);
 
 /// Concurrent cases per core, unless the command line sets the number of threads.
 ///
@@ -58,6 +58,14 @@ macro_rules! cases {
     };
 }
 pub(crate) use cases;
+
+/// Returns the arguments of a test program, with the number of concurrent cases that suits the machine.
+pub fn arguments() -> Arguments {
+    let mut arguments = Arguments::from_args();
+    let cores = std::thread::available_parallelism().map_or(2, usize::from);
+    arguments.test_threads.get_or_insert(CASES_PER_CORE * cores);
+    arguments
+}
 
 /// The conformance suite on one store.
 #[derive(Clone)]
@@ -111,10 +119,7 @@ impl Suite {
 
     /// Runs the suite as a test program, and exits.
     pub fn main(self) -> ! {
-        let mut arguments = Arguments::from_args();
-        let cores = std::thread::available_parallelism().map_or(2, usize::from);
-        arguments.test_threads.get_or_insert(CASES_PER_CORE * cores);
-        crate::run(&arguments, self.trials()).exit()
+        crate::run(&arguments(), self.trials()).exit()
     }
 
     /// Returns the cases for this store: the group and the kind that each is for.

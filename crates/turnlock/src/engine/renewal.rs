@@ -46,7 +46,8 @@ pub(super) async fn run(engine: Weak<Engine>) {
         while let Some(first) = due.as_slice().first().map(key) {
             let mut size = 0;
             let fits = |renewal: &&DueRenewal| {
-                let permits = renewal.1.0.permits as usize;
+                let (_, RenewalUnderWay(hold)) = renewal;
+                let permits = hold.permits as usize;
                 size += permits;
                 key(renewal) == first && size <= BATCH.max(permits)
             };

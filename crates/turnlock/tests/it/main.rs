@@ -40,16 +40,11 @@ mod tracing_events;
 mod versions;
 mod wire;
 
-use std::time::Duration;
-
 use fixture::{Fixture, Kind};
-use libtest_mimic::{Arguments, Trial};
+use libtest_mimic::Trial;
 use store_kind::StoreKind;
 use turnlock_testkit::RedisServer;
-use turnlock_testkit::conformance::Suite;
-
-/// Time limit of one case, including its wait for `Fixture::rounds`. A case that hangs fails.
-const LIMIT: Duration = Duration::from_secs(300);
+use turnlock_testkit::conformance::{self, LIMIT, Suite};
 
 /// The stores that the conformance suite runs on.
 const STORES: [StoreKind; 11] = [
@@ -100,9 +95,7 @@ fn main() {
     trials.extend(tls::trials());
     trials.extend(versions::trials());
     trials.push(secrets::trial());
-    let mut arguments = Arguments::from_args();
-    let cores = std::thread::available_parallelism().map_or(2, usize::from);
-    arguments.test_threads.get_or_insert(CASES_PER_CORE * cores);
+    let arguments = conformance::arguments();
     trials.extend(interop::trials(&arguments));
     let conclusion = turnlock_testkit::run(&arguments, trials);
     interop::close();
@@ -209,8 +202,3 @@ where
 {
     turnlock_testkit::trial(title, missing, LIMIT, case)
 }
-
-/// Concurrent cases per core, unless the command line sets the number of threads.
-///
-/// Most cases mostly wait. With more of them, wake-ups come late for lack of a processor.
-const CASES_PER_CORE: usize = 6;
