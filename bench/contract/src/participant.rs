@@ -19,6 +19,11 @@ pub trait Participant: Clone + Send + Sync + Sized + 'static {
     /// The lock of this name, for one task.
     fn lock(&self, name: &str) -> Self::Lock;
 
+    /// The handle of the first holder, before any other task; its acquire creates permits or a count.
+    fn first_lock(&self, name: &str) -> Self::Lock {
+        self.lock(name)
+    }
+
     /// Acquires the lock, and waits without a limit.
     fn acquire(&self, lock: &Self::Lock) -> impl Future<Output = Result<Self::Held, String>> + Send;
 

@@ -11,6 +11,8 @@ pub struct Settings {
     pub workload: Workload,
     /// The port of the server on the loopback interface.
     pub port: u16,
+    /// The ports of the masters of a cluster; empty for a single server.
+    pub cluster: Vec<u16>,
     /// The name of the lock, or the prefix of the names of several.
     pub lock: String,
     /// The number of concurrent tasks.
@@ -39,6 +41,7 @@ impl Settings {
         Self {
             workload,
             port: 6379,
+            cluster: Vec::new(),
             lock: "bench".to_owned(),
             tasks: 1,
             turns: 0,
@@ -61,6 +64,10 @@ impl Settings {
             let (key, value) = arg.split_once('=').ok_or_else(|| format!("{arg:?} is not key=value"))?;
             match key {
                 "port" => settings.port = number(key, value)?,
+                "cluster" => {
+                    settings.cluster =
+                        value.split(',').map(|port| number(key, port)).collect::<Result<_, _>>()?;
+                }
                 "lock" => value.clone_into(&mut settings.lock),
                 "tasks" => settings.tasks = number(key, value)?,
                 "turns" => settings.turns = number(key, value)?,
@@ -82,6 +89,7 @@ impl Settings {
         let args = [
             self.workload.to_string(),
             format!("port={}", self.port),
+            format!("cluster={}", self.cluster.iter().map(u16::to_string).collect::<Vec<_>>().join(",")),
             format!("lock={}", self.lock),
             format!("tasks={}", self.tasks),
             format!("turns={}", self.turns),
@@ -96,9 +104,14 @@ impl Settings {
         args.into_iter().filter(|arg| !arg.ends_with('=')).collect()
     }
 
-    /// The URL of the server.
+    /// The URL of the server, as most libraries write it.
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// The URLs of the masters of the cluster; empty for a single server.
+    pub fn cluster_urls(&self) -> Vec<String> {
+        self.cluster.iter().map(|port| format!("redis://127.0.0.1:{port}")).collect()
     }
 
     /// The duration of the workload, or its time limit.
@@ -130,6 +143,7 @@ mod tests {
     fn settings_survive_their_command_line() {
         let settings =
             Settings { tasks: 64, seconds: 2.5, kind: "plain".to_owned(), ..Settings::new(Workload::Pairs) };
+        let settings = Settings { cluster: vec![7001, 7002], ..settings };
         assert_eq!(Settings::from_args(settings.args()), Ok(settings));
         let default = Settings::new(Workload::Pairs);
         assert!(!default.args().iter().any(|arg| arg.starts_with("kind")));
@@ -141,6 +155,7 @@ mod tests {
         let parse = |args: &str| Settings::from_args(args.split(' ').map(str::to_owned));
         assert_eq!(parse("hold colour=red"), Ok(Settings::new(Workload::Hold)));
         assert!(parse("hold locks=many").is_err());
+        assert!(parse("hold cluster=1,x").is_err());
         assert!(parse("sleep").is_err());
     }
 }

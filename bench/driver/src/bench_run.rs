@@ -1,136 +1,100 @@
+use std::fs;
 use std::path::Path;
+
+use tokio::sync::OnceCell;
 
 use crate::arguments::Arguments;
 use crate::busy_loops::BusyLoops;
+use crate::cells::Row;
 use crate::harness::Harness;
-use crate::measurement::Measurement;
 use crate::registry::Registry;
-use crate::results::{Line, Results};
+use crate::results::Results;
 use crate::scenario::{Scenario, Setup};
 use crate::server::Server;
-use crate::variant::Variant;
-use crate::worker_process::MeasureError;
-use crate::{report, scenarios};
+use crate::variant::{Variant, must_succeed};
+use crate::{cells, environment, report, scenarios};
 
-/// A participant whose measurement takes longer than this is measured once, in seconds.
-const SLOW: f64 = 15.0;
+/// Builds the participants, measures them, and writes the results. Fails if turnlock or the bare scripts fail.
+pub(crate) async fn run(arguments: &Arguments) -> Result<(), String> {
+    let bench = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the directory of the benchmark");
+    let file = arguments.unfinished(bench);
+    let unfinished = unfinished(arguments, &file)?;
+    let selection = unfinished.as_ref().map_or(&arguments.selection, |results| &results.selection).clone();
+    let arguments = &Arguments { selection: selection.clone(), ..arguments.clone() };
 
-/// A run of the benchmark.
-pub(crate) struct BenchRun {
-    harness: Harness,
-    results: Results,
-    done: usize,
-    planned: usize,
+    let wanted = scenarios::all(selection.quick, selection.million)
+        .into_iter()
+        .filter(|scenario| selection.wants_scenario(scenario.id));
+    let scenarios: Vec<Scenario> = wanted.collect();
+    if scenarios.is_empty() {
+        let known: Vec<&str> = scenarios::HEADINGS.iter().map(|(id, _)| *id).collect();
+        return Err(format!("unknown scenario; known: {}", known.join(", ")));
+    }
+    let registry = Registry::discover(&bench.join("participants"), &selection, !arguments.no_build).await?;
+    let server = Server::start().await?;
+    let new = Results {
+        machine: environment::machine(),
+        versions: versions(&registry, &server).await,
+        load: [environment::load(), String::new()],
+        selection,
+        absent: registry.absent.clone(),
+        ..Results::default()
+    };
+    let mut results = match unfinished {
+        Some(results) if (&results.machine, &results.versions) != (&new.machine, &new.versions) => {
+            return Err("the unfinished run is of another machine or other versions: --restart".to_owned());
+        }
+        Some(results) => results,
+        None => new,
+    };
+    let plan: Vec<(Scenario, Vec<Row<'_>>)> = scenarios
+        .into_iter()
+        .map(|scenario| {
+            let rows = rows(&scenario, &registry);
+            (scenario, rows)
+        })
+        .collect();
+    let busy_loops = if arguments.no_busy_loops { BusyLoops::default() } else { BusyLoops::start() };
+    let harness = Harness { server, cluster: OnceCell::new(), busy_loops, quick: arguments.selection.quick };
+    let measure = async |scenario: &Scenario, row: &Row<'_>| match &scenario.setup {
+        Setup::Processes { settings, .. } | Setup::Mixed { settings, .. } => {
+            harness.measure(&row.processes, settings, scenario.on_cluster).await
+        }
+        Setup::WakeUp { rounds } => harness.measure_wake_up(row.processes[0], *rounds).await,
+    };
+    cells::measure(&plan, &mut results, |results| results.save(&file), measure).await?;
+    results.load[1] = environment::load();
+    report::write(&results, arguments, bench)?;
+    fs::remove_file(&file).or_else(|error| match error.kind() {
+        // Nothing was to be measured.
+        std::io::ErrorKind::NotFound => Ok(()),
+        _ => Err(format!("{}: {error}", file.display())),
+    })?;
+    check(&results, &registry)
 }
 
-/// A row of a table: processes of one variant, or of several variants together.
-struct Row<'a> {
-    title: String,
-    processes: Vec<&'a Variant>,
-    must_succeed: bool,
+/// The results of the run to continue. Fails if there is one and the arguments do not choose what to do with it.
+fn unfinished(arguments: &Arguments, file: &Path) -> Result<Option<Results>, String> {
+    if arguments.restart || (!arguments.resume && !file.exists()) {
+        return Ok(None);
+    }
+    let results = Results::load(file).map_err(|error| format!("there is no run to continue: {error}"))?;
+    if arguments.resume {
+        return Ok(Some(results));
+    }
+    let cells: usize = results.lines.iter().map(|line| line.runs.len()).sum();
+    Err(format!(
+        "there is an unfinished run with {cells} measurements: --resume continues it, --restart discards it ({})",
+        file.display()
+    ))
 }
 
-impl BenchRun {
-    /// Builds the participants, measures them, and writes the results. Fails if turnlock or the bare scripts fail.
-    pub(crate) async fn run(arguments: &Arguments) -> Result<(), String> {
-        let bench = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the directory of the benchmark");
-        let wanted = scenarios::all(arguments.quick)
-            .into_iter()
-            .filter(|scenario| arguments.wants_scenario(scenario.id));
-        let scenarios: Vec<Scenario> = wanted.collect();
-        if scenarios.is_empty() {
-            let known: Vec<&str> = scenarios::HEADINGS.iter().map(|(id, _)| *id).collect();
-            return Err(format!("unknown scenario; known: {}", known.join(", ")));
-        }
-        let registry = Registry::discover(&bench.join("participants"), arguments).await?;
-        let server = Server::start().await?;
-        let busy_loops = if arguments.no_busy_loops { BusyLoops::default() } else { BusyLoops::start() };
-        let results = Results {
-            machine: machine(&server).await,
-            quick: arguments.quick,
-            absent: registry.absent.clone(),
-            ..Results::default()
-        };
-        let plan: Vec<(&Scenario, Vec<Row<'_>>)> =
-            scenarios.iter().map(|scenario| (scenario, rows(scenario, &registry))).collect();
-        let rounds_of = |(scenario, rows): &(&Scenario, Vec<Row<'_>>)| {
-            rows.iter().map(|row| scenario.rounds_for(row.must_succeed)).sum::<usize>()
-        };
-        let planned = plan.iter().map(rounds_of).sum();
-        let mut bench_run = Self {
-            harness: Harness { server, busy_loops, quick: arguments.quick },
-            results,
-            done: 0,
-            planned,
-        };
-        for (scenario, rows) in &plan {
-            bench_run.measure(scenario, rows).await;
-        }
-        report::write(&bench_run.results, arguments, bench)?;
-        bench_run.check(&registry)
-    }
-
-    /// Measures one scenario: all rows in turn, round by round.
-    async fn measure(&mut self, scenario: &Scenario, rows: &[Row<'_>]) {
-        let lease_ms = match &scenario.setup {
-            Setup::Processes { settings, .. } | Setup::Mixed { settings, .. } => settings.lease_ms,
-            Setup::WakeUp { .. } => 0,
-        };
-        let first = self.results.lines.len();
-        self.results.lines.extend(rows.iter().map(|row| Line {
-            scenario: scenario.id.to_owned(),
-            size: scenario.size,
-            participant: row.title.clone(),
-            lease_ms,
-            runs: Vec::new(),
-            failure: None,
-        }));
-        for round in 0..scenario.rounds.max(scenario.rounds_of_others) {
-            for (row, line) in rows.iter().zip(first..) {
-                if round >= scenario.rounds_for(row.must_succeed) {
-                    continue;
-                }
-                self.done += 1;
-                let line = &mut self.results.lines[line];
-                let is_slow = !row.must_succeed && line.runs.iter().any(|run| run.whole_seconds > SLOW);
-                if is_slow || line.failure.is_some() {
-                    continue;
-                }
-                eprint!("[{}/{}] {} {}", self.done, self.planned, scenario.title(), row.title);
-                match measure_once(&self.harness, scenario, row).await {
-                    Ok(run) => {
-                        eprintln!(": {}", report::summary(scenario, &run));
-                        line.runs.push(run);
-                    }
-                    Err(MeasureError::Unsupported(why)) => {
-                        eprintln!(" unsupported: {why}");
-                        line.failure = Some(format!("unsupported: {why}"));
-                    }
-                    Err(MeasureError::Failed(why)) => {
-                        eprintln!(" failed: {why}");
-                        line.failure = Some(format!("failed: {why}"));
-                    }
-                }
-            }
-        }
-    }
-
-    /// Fails if turnlock or the bare scripts did not do what they must.
-    fn check(&self, registry: &Registry) -> Result<(), String> {
-        let mut faults: Vec<String> = registry
-            .absent
-            .iter()
-            .filter(|(name, _)| crate::variant::must_succeed(name))
-            .map(|(name, why)| format!("{name}: {why}"))
-            .collect();
-        for line in &self.results.lines {
-            let must_succeed = registry.find(&line.participant).is_none_or(Variant::must_succeed);
-            if let Some(fault) = line.fault().filter(|_| must_succeed) {
-                faults.push(format!("{} {}: {fault}", line.scenario, line.participant));
-            }
-        }
-        if faults.is_empty() { Ok(()) } else { Err(format!("the run has failures:\n{}", faults.join("\n"))) }
-    }
+/// The versions of all that is measured.
+async fn versions(registry: &Registry, server: &Server) -> Vec<(String, String)> {
+    let mut versions =
+        vec![("rustc".to_owned(), environment::rustc()), ("server".to_owned(), server.version().await)];
+    versions.extend(registry.versions.clone());
+    versions
 }
 
 /// The rows of a scenario.
@@ -160,21 +124,42 @@ fn rows<'a>(scenario: &Scenario, registry: &'a Registry) -> Vec<Row<'a>> {
     }
 }
 
-async fn measure_once(
-    harness: &Harness,
-    scenario: &Scenario,
-    row: &Row<'_>,
-) -> Result<Measurement, MeasureError> {
-    match &scenario.setup {
-        Setup::Processes { settings, .. } | Setup::Mixed { settings, .. } => {
-            harness.measure(&row.processes, settings).await
+/// Fails if turnlock or the bare scripts did not do what they must.
+fn check(results: &Results, registry: &Registry) -> Result<(), String> {
+    let absent = registry.absent.iter().filter(|(name, _)| must_succeed(name));
+    let mut faults: Vec<String> = absent.map(|(name, why)| format!("{name}: {why}")).collect();
+    for line in &results.lines {
+        let must_succeed = registry.find(&line.participant).is_none_or(Variant::must_succeed);
+        if let Some(fault) = line.fault().filter(|_| must_succeed) {
+            faults.push(format!("{} {}: {fault}", line.scenario, line.participant));
         }
-        Setup::WakeUp { rounds } => harness.measure_wake_up(row.processes[0], *rounds).await,
     }
+    if faults.is_empty() { Ok(()) } else { Err(format!("the run has failures:\n{}", faults.join("\n"))) }
 }
 
-/// A description of the machine and the server.
-async fn machine(server: &Server) -> String {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    format!("{cores} cores, Redis {}, no persistence, on the loopback interface", server.version().await)
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use turnlock_testkit::TempDir;
+
+    use super::{Arguments, Results, unfinished};
+    use crate::arguments::Selection;
+
+    #[test]
+    fn an_unfinished_run_is_continued_or_discarded_only_on_request() {
+        let dir = TempDir::new();
+        let file = dir.path().join("unfinished.json");
+        let call = |option: &str| {
+            let arguments = Arguments::parse_from(["bench/run"].into_iter().chain(option.split_whitespace()));
+            unfinished(&arguments, &file).map(|results| results.map(|results| results.selection))
+        };
+        assert_eq!(call(""), Ok(None));
+        assert!(call("--resume").is_err());
+        let selection = Selection { scenarios: vec!["W5".to_owned()], ..Selection::default() };
+        let results = Results { selection: selection.clone(), ..Results::default() };
+        results.save(&file).expect("a writable directory");
+        assert!(call("--quick").is_err_and(|error| error.contains("--resume continues it")));
+        assert_eq!(call("--resume"), Ok(Some(selection)));
+        assert_eq!(call("--restart"), Ok(None));
+    }
 }

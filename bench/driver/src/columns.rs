@@ -30,7 +30,7 @@ const EXCLUSION: Column = ("exclusion", |line| match line.lost_updates() {
     None => "–".to_owned(),
 });
 
-const PAIRS: [Column; 10] = [
+const PAIRS: &[Column] = &[
     ("pairs/s", RATE.1),
     ("p50 µs", |line| micros(line, |run| run.p50_ns)),
     ("p99 µs", |line| micros(line, |run| run.p99_ns)),
@@ -42,11 +42,7 @@ const PAIRS: [Column; 10] = [
     SPREAD,
     OTHERS,
 ];
-const CONTEND: [Column; 13] = [
-    RATE, P50_MS, P99_MS, MAX_MS, PER_TASK, SENT, EXECUTED, CLIENT_CPU, SERVER_CPU, EXCLUSION, ERRORS,
-    SPREAD, OTHERS,
-];
-const CONTEND_PROCESSES: [Column; 14] = [
+const CONTEND: &[Column] = &[
     RATE,
     P50_MS,
     P99_MS,
@@ -62,18 +58,19 @@ const CONTEND_PROCESSES: [Column; 14] = [
     SPREAD,
     OTHERS,
 ];
-const HERD: [Column; 9] = [
+const HERD: &[Column] = &[
     ("drained in ms", |line| number(line.median(|run| run.seconds * 1e3))),
-    ("p50 ms", P50_MS.1),
+    P50_MS,
     ("had their turn", |line| count(line.median(|run| as_float(run.turns)))),
     SENT,
     EXECUTED,
     CLIENT_CPU,
+    SERVER_CPU,
     ERRORS,
     SPREAD,
     OTHERS,
 ];
-const WAKE_UP: [Column; 8] = [
+const WAKE_UP: &[Column] = &[
     ("rounds", |line| count(line.median(|run| as_float(run.turns)))),
     P50_MS,
     P99_MS,
@@ -83,7 +80,7 @@ const WAKE_UP: [Column; 8] = [
     SPREAD,
     OTHERS,
 ];
-const HOLD: [Column; 8] = [
+const HOLD: &[Column] = &[
     ("sent per period", |line| number(sent_a_period(line))),
     ("executed/s", |line| number(line.median(|run| as_float(run.executed) / run.seconds))),
     ("client CPU %", |line| number(line.median(|run| run.client_cpu / run.seconds * 100.0))),
@@ -93,11 +90,12 @@ const HOLD: [Column; 8] = [
     ERRORS,
     OTHERS,
 ];
-const WAITERS: [Column; 9] = [
+const WAITERS: &[Column] = &[
     RATE,
     P50_MS,
     MAX_MS,
     SENT,
+    EXECUTED,
     CLIENT_CPU,
     SERVER_CPU,
     ("most client memory MB", |line| number(line.median(|run| as_float(run.peak_memory_kb) / 1e3))),
@@ -107,21 +105,21 @@ const WAITERS: [Column; 9] = [
 
 fn columns(scenario: &str) -> &'static [Column] {
     match scenario {
-        "W1" | "W2" => &PAIRS,
-        "W4" => &CONTEND_PROCESSES,
-        "W5" => &HERD,
-        "W6" => &WAKE_UP,
-        "W7" | "locks" => &HOLD,
-        "waiters" => &WAITERS,
-        _ => &CONTEND,
+        "W1" | "W2" | "cluster" => PAIRS,
+        "W5" | "herds" => HERD,
+        "W6" => WAKE_UP,
+        "W7" | "locks" => HOLD,
+        "waiters" => WAITERS,
+        _ => CONTEND,
     }
 }
 
-/// The heading of the memory column of a scenario whose size varies.
-fn memory_heading(scenario: &str) -> Option<&'static str> {
+/// The headings of the size of a scenario that grows, and of its memory column.
+fn size_headings(scenario: &str) -> Option<(&'static str, Option<&'static str>)> {
     match scenario {
-        "waiters" => Some("client memory per waiter kB"),
-        "locks" => Some("client memory per lock kB"),
+        "waiters" => Some(("waiters", Some("client memory per waiter kB"))),
+        "locks" => Some(("locks", Some("client memory per lock kB"))),
+        "herds" => Some(("waiters", None)),
         _ => None,
     }
 }
@@ -129,9 +127,10 @@ fn memory_heading(scenario: &str) -> Option<&'static str> {
 /// The table of a scenario, one row for each variant; `None` if it was not measured.
 pub(crate) fn table(results: &Results, scenario: &str) -> Option<Table> {
     results.of_scenario(scenario).next()?;
-    let (columns, memory) = (columns(scenario), memory_heading(scenario));
+    let (columns, size) = (columns(scenario), size_headings(scenario));
+    let memory = size.and_then(|(_, memory)| memory);
     let mut heads = vec!["participant"];
-    heads.extend(memory.map(|_| scenario));
+    heads.extend(size.map(|(size, _)| size));
     heads.extend(columns.iter().map(|(head, _)| *head));
     heads.extend(memory);
     let mut table = Table::new(heads);

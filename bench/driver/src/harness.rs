@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use contract::{Settings, Workload};
+use tokio::sync::OnceCell;
 
 use crate::busy_loops::BusyLoops;
 use crate::cpu;
@@ -21,6 +22,8 @@ const GRACE: Duration = Duration::from_secs(60);
 /// The server and the settings that all measurements share.
 pub(crate) struct Harness {
     pub(crate) server: Server,
+    /// Started by the first measurement that needs it: idle servers use the processor too.
+    pub(crate) cluster: OnceCell<Server>,
     pub(crate) busy_loops: BusyLoops,
     /// `true` for a rough, short run.
     pub(crate) quick: bool,
@@ -32,12 +35,20 @@ impl Harness {
         &self,
         variants: &[&Variant],
         settings: &Settings,
+        on_cluster: bool,
     ) -> Result<Measurement, MeasureError> {
         let begun = Instant::now();
-        self.prepare().await?;
+        let server = if on_cluster {
+            let cluster = self.cluster.get_or_try_init(Server::start_cluster).await;
+            cluster.map_err(MeasureError::Failed)?
+        } else {
+            &self.server
+        };
+        prepare(server).await?;
         let counter = Counter::new()?;
         let settings = Settings {
-            port: self.server.port(),
+            port: server.ports()[0],
+            cluster: if on_cluster { server.ports() } else { Vec::new() },
             lock: unique_name(),
             counter: counter.path.clone(),
             ..settings.clone()
@@ -54,7 +65,7 @@ impl Harness {
         for process in &mut processes {
             process.ready(READY_LIMIT).await?;
         }
-        let before = self.snapshot(&processes).await?;
+        let before = self.snapshot(server, &processes).await?;
         for process in &mut processes {
             process.send("go").await?;
         }
@@ -63,7 +74,7 @@ impl Harness {
         for (process, variant) in processes.iter_mut().zip(variants) {
             reports.push((variant.title(), process.report(limit).await?));
         }
-        let after = self.snapshot(&processes).await?;
+        let after = self.snapshot(server, &processes).await?;
 
         let direct: Vec<String> = reports.iter().flat_map(|(_, report)| report.direct.clone()).collect();
         let mut measurement = Measurement::of(reports);
@@ -80,7 +91,7 @@ impl Harness {
             Workload::Hold => {
                 let names: Vec<String> =
                     (0..settings.locks).map(|lock| format!("{}:{lock}", settings.lock)).collect();
-                let existing = self.server.count_existing(&names).await.map_err(MeasureError::Failed)?;
+                let existing = server.count_existing(&names).await.map_err(MeasureError::Failed)?;
                 measurement.locks_lost = Some((settings.locks as u64).saturating_sub(existing));
             }
             Workload::Pairs | Workload::Herd | Workload::WakeUp => {}
@@ -92,15 +103,15 @@ impl Harness {
         Ok(measurement)
     }
 
-    /// Removes all traces of the measurement before.
-    pub(crate) async fn prepare(&self) -> Result<(), MeasureError> {
-        self.server.until_disconnected().await;
-        self.server.flush().await.map_err(MeasureError::Failed)
+    async fn snapshot(&self, server: &Server, processes: &[WorkerProcess]) -> Result<Snapshot, MeasureError> {
+        Snapshot::take(server, &self.busy_loops, &processes.iter().collect::<Vec<_>>()).await
     }
+}
 
-    async fn snapshot(&self, processes: &[WorkerProcess]) -> Result<Snapshot, MeasureError> {
-        Snapshot::take(&self.server, &self.busy_loops, &processes.iter().collect::<Vec<_>>()).await
-    }
+/// Removes all traces of the measurement before.
+pub(crate) async fn prepare(server: &Server) -> Result<(), MeasureError> {
+    server.until_disconnected().await;
+    server.flush().await.map_err(MeasureError::Failed)
 }
 
 /// A lock name that no earlier measurement has used.

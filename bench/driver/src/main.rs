@@ -1,11 +1,13 @@
-//! The driver of the benchmark: starts one server and the participants, measures them in turn, and writes the results.
+//! The driver of the benchmark: starts the servers and the participants, measures them in turn, and writes the results.
 
 mod arguments;
 mod bench_run;
 mod busy_loops;
+mod cells;
 mod columns;
 mod commands;
 mod cpu;
+mod environment;
 mod harness;
 mod markdown;
 mod measurement;
@@ -18,6 +20,7 @@ mod scenario;
 mod scenarios;
 mod server;
 mod snapshot;
+mod summary;
 mod targets;
 mod variant;
 mod wake_up;
@@ -26,7 +29,6 @@ mod worker_process;
 use std::process::ExitCode;
 
 use arguments::{Arguments, Command};
-use bench_run::BenchRun;
 use clap::Parser;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -42,9 +44,9 @@ async fn main() -> ExitCode {
     // On a signal, the run is dropped, which ends all processes that it has started.
     let mut terminated = signal(SignalKind::terminate()).expect("signals can be listened for");
     let outcome = tokio::select! {
-        outcome = BenchRun::run(&arguments) => outcome,
-        _ = tokio::signal::ctrl_c() => Err("\ninterrupted".to_owned()),
-        _ = terminated.recv() => Err("\nterminated".to_owned()),
+        outcome = bench_run::run(&arguments) => outcome,
+        _ = tokio::signal::ctrl_c() => Err("\ninterrupted; --resume continues".to_owned()),
+        _ = terminated.recv() => Err("\nterminated; --resume continues".to_owned()),
     };
     ended(outcome)
 }

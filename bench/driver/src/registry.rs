@@ -4,8 +4,8 @@ use std::process::Stdio;
 
 use tokio::process::Command;
 
-use crate::arguments::Arguments;
-use crate::variant::{KINDS, Variant};
+use crate::arguments::Selection;
+use crate::variant::Variant;
 
 /// The order of rows; other participants follow.
 const ORDER: [&str; 7] = ["bare", "turnlock", "redisson", "rslock", "redsync", "redis-py", "node-redlock"];
@@ -17,24 +17,26 @@ const OUTPUT_LIMIT: usize = 300;
 pub(crate) struct Registry {
     pub(crate) variants: Vec<Variant>,
     pub(crate) absent: Vec<(String, String)>,
+    /// The version of each participant, as its program `version` prints it.
+    pub(crate) versions: Vec<(String, String)>,
 }
 
 impl Registry {
     /// Finds the participants, each a directory with a program `participant`, and builds the selected ones.
-    pub(crate) async fn discover(dir: &Path, arguments: &Arguments) -> Result<Self, String> {
+    pub(crate) async fn discover(dir: &Path, selection: &Selection, builds: bool) -> Result<Self, String> {
         let found = fs::read_dir(dir).map_err(|error| format!("{}: {error}", dir.display()))?;
         let mut names: Vec<String> = found
             .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
             .filter(|name| dir.join(name).join("participant").is_file())
             .collect();
         names.sort_by_key(|name| (rank(name), name.clone()));
-        if let Some(unknown) = arguments.participants.iter().find(|wanted| !names.contains(wanted)) {
+        if let Some(unknown) = selection.participants.iter().find(|wanted| !names.contains(wanted)) {
             return Err(format!("unknown participant {unknown}; known: {}", names.join(", ")));
         }
         let mut registry = Self::default();
-        for name in names.into_iter().filter(|name| arguments.wants_participant(name)) {
+        for name in names.into_iter().filter(|name| selection.wants_participant(name)) {
             let home = dir.join(&name);
-            if !arguments.no_build && home.join("build").is_file() {
+            if builds && home.join("build").is_file() {
                 eprintln!("building {name}");
                 if let Err(error) = build(&home).await {
                     eprintln!("{name} is left out: {error}");
@@ -42,22 +44,14 @@ impl Registry {
                     continue;
                 }
             }
-            registry.register(&name, &home);
+            let version = Command::new(home.join("version")).current_dir(&home).output().await;
+            if let Some(version) = version.ok().filter(|output| output.status.success()) {
+                let version = String::from_utf8_lossy(&version.stdout).trim().to_owned();
+                registry.versions.push((name.clone(), version));
+            }
+            registry.variants.extend(Variant::all(&name, &home.join("participant")));
         }
         Ok(registry)
-    }
-
-    fn register(&mut self, name: &str, dir: &Path) {
-        let default = Variant {
-            participant: name.to_owned(),
-            program: dir.join("participant"),
-            kind: String::new(),
-            scenarios: &[],
-        };
-        self.variants.push(default.clone());
-        for (_, kind, scenarios) in KINDS.iter().filter(|(participant, ..)| *participant == name) {
-            self.variants.push(Variant { kind: (*kind).to_owned(), scenarios, ..default.clone() });
-        }
     }
 
     /// The variant with this title.

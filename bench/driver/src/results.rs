@@ -1,14 +1,26 @@
+use std::fs;
+use std::path::Path;
+
 use serde::{Deserialize, Serialize};
 
+use crate::arguments::Selection;
 use crate::measurement::{Measurement, as_float};
 use crate::percentile::median;
+use crate::variant::must_succeed;
 
 /// The results of one run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Results {
-    /// A description of the machine and the server.
+    /// A description of the machine.
     pub(crate) machine: String,
-    pub(crate) quick: bool,
+    /// The version of the compiler, of the server and of each participant.
+    #[serde(default)]
+    pub(crate) versions: Vec<(String, String)>,
+    /// The load averages before the run and after it.
+    #[serde(default)]
+    pub(crate) load: [String; 2],
+    #[serde(flatten)]
+    pub(crate) selection: Selection,
     pub(crate) lines: Vec<Line>,
     /// Participants that were left out, and why.
     pub(crate) absent: Vec<(String, String)>,
@@ -28,6 +40,23 @@ pub(crate) struct Line {
 }
 
 impl Results {
+    /// Reads a results file, finished or not.
+    pub(crate) fn load(file: &Path) -> Result<Self, String> {
+        let describe = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
+        let text = fs::read_to_string(file).map_err(|error| describe(&error))?;
+        serde_json::from_str(&text).map_err(|error| describe(&error))
+    }
+
+    /// Replaces the file in one step, so that an interrupted run leaves it complete.
+    pub(crate) fn save(&self, file: &Path) -> Result<(), String> {
+        let json = serde_json::to_string(self).map_err(|error| error.to_string())?;
+        let next = file.with_extension("next");
+        let saved = fs::create_dir_all(file.parent().unwrap_or(Path::new(".")))
+            .and_then(|()| fs::write(&next, json))
+            .and_then(|()| fs::rename(&next, file));
+        saved.map_err(|error| format!("{}: {error}", file.display()))
+    }
+
     /// The line of a participant, if it has measurements.
     pub(crate) fn line(&self, scenario: &str, size: Option<u64>, participant: &str) -> Option<&Line> {
         let matches =
@@ -45,9 +74,10 @@ impl Results {
         Some((line.memory_kb() - fewest.memory_kb()) / as_float(more))
     }
 
-    /// The median over all measurements of the processor time of unrelated processes, as a share of one core.
-    pub(crate) fn others_cpu(&self) -> Option<f64> {
-        median(self.lines.iter().flat_map(|line| &line.runs).map(|run| run.others_cpu))
+    /// The processor time of unrelated processes as a share of one core: the median, and the most.
+    pub(crate) fn others_cpu(&self) -> Option<(f64, f64)> {
+        let shares = || self.lines.iter().flat_map(|line| &line.runs).map(|run| run.others_cpu);
+        Some((median(shares())?, shares().fold(0.0, f64::max)))
     }
 
     pub(crate) fn of_scenario<'a>(&'a self, scenario: &'a str) -> impl Iterator<Item = &'a Line> {
@@ -67,6 +97,21 @@ impl Line {
 
     pub(crate) fn rate(&self) -> f64 {
         self.median(Measurement::rate)
+    }
+
+    /// The kind of lock; empty for the default one.
+    pub(crate) fn kind(&self) -> &str {
+        self.participant.split_once(' ').map_or("", |(_, kind)| kind)
+    }
+
+    /// Returns `true` for another library alone: not turnlock, not the limit, and not several together.
+    pub(crate) fn is_peer(&self) -> bool {
+        !self.is_mixed() && !must_succeed(self.participant.split(' ').next().unwrap_or_default())
+    }
+
+    /// Returns `true` for processes of several participants together.
+    pub(crate) fn is_mixed(&self) -> bool {
+        self.participant.contains(" + ")
     }
 
     /// The peak for waiters, which exist only while they wait; the final memory for locks.
@@ -128,7 +173,7 @@ impl Line {
 
 #[cfg(test)]
 mod tests {
-    use super::Line;
+    use super::{Line, Results};
     use crate::measurement::Measurement;
 
     fn line(rates: &[u64]) -> Line {
@@ -150,6 +195,15 @@ mod tests {
         assert!(close(line(&[50, 100, 10]).ratio(&line(&[100]), Measurement::rate), 0.5));
         assert!(line(&[50, 100, 150]).spread().is_some_and(|spread| close(spread, 1.0)));
         assert!(line(&[50]).spread().is_none());
+    }
+
+    #[test]
+    fn the_results_of_an_earlier_version_can_be_read() {
+        let old = r#"{"machine": "2 cores", "quick": true, "absent": [], "targets": [], "lines": [{"scenario": "W1", "size": null,
+            "participant": "bare", "lease_ms": 30000, "runs": [], "failure": "no reply"}]}"#;
+        let results: Results = serde_json::from_str(old).expect("the format of old results");
+        assert!(results.selection.quick && !results.selection.million && results.versions.is_empty());
+        assert_eq!(results.lines[0].fault().as_deref(), Some("no reply"));
     }
 
     #[test]

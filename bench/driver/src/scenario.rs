@@ -14,8 +14,10 @@ pub(crate) struct Scenario {
     pub(crate) rounds: usize,
     /// The same for other libraries, whose figures may be rough.
     pub(crate) rounds_of_others: usize,
-    /// The variants that are measured; empty is all.
+    /// The participants that are measured; empty is all.
     pub(crate) only: &'static [&'static str],
+    /// Whether it runs on the cluster.
+    pub(crate) on_cluster: bool,
 }
 
 /// The processes of a scenario.
@@ -31,7 +33,7 @@ pub(crate) enum Setup {
 
 impl Scenario {
     pub(crate) fn includes(&self, variant: &Variant) -> bool {
-        variant.is_in(self.id) && (self.only.is_empty() || self.only.contains(&variant.title().as_str()))
+        variant.is_in(self.id) && (self.only.is_empty() || self.only.contains(&variant.participant.as_str()))
     }
 
     pub(crate) fn rounds_for(&self, must_succeed: bool) -> usize {

@@ -1,6 +1,5 @@
+use std::collections::BTreeMap;
 use std::time::Instant;
-
-use turnlock_testkit::Calls;
 
 use crate::busy_loops::BusyLoops;
 use crate::commands::Commands;
@@ -12,7 +11,7 @@ use crate::worker_process::{MeasureError, WorkerProcess};
 /// All resource counters at one moment.
 pub(crate) struct Snapshot {
     at: Instant,
-    calls: Calls,
+    calls: BTreeMap<String, u64>,
     server_cpu: f64,
     client_cpu: f64,
     /// Of the machine, without the busy loops and the driver.
@@ -40,6 +39,9 @@ impl Snapshot {
         let known = measurement.client_cpu + measurement.server_cpu;
         let others = self.machine_cpu - earlier.machine_cpu - known;
         measurement.others_cpu = others.max(0.0) / (self.at - earlier.at).as_secs_f64().max(1e-9);
-        measurement.set_commands(Commands::of(self.calls.since(&earlier.calls).iter(), direct));
+        let calls = self.calls.iter().map(|(command, calls)| {
+            (command.as_str(), calls - earlier.calls.get(command).copied().unwrap_or_default())
+        });
+        measurement.set_commands(Commands::of(calls.filter(|(_, calls)| *calls > 0), direct));
     }
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use contract::{Settings, Workload};
 
-use crate::harness::{Harness, unique_name};
+use crate::harness::{Harness, prepare, unique_name};
 use crate::measurement::Measurement;
 use crate::percentile::percentile;
 use crate::snapshot::Snapshot;
@@ -28,9 +28,9 @@ impl Harness {
         rounds: usize,
     ) -> Result<Measurement, MeasureError> {
         let begun = Instant::now();
-        self.prepare().await?;
+        prepare(&self.server).await?;
         let settings = Settings {
-            port: self.server.port(),
+            port: self.server.ports()[0],
             lock: unique_name(),
             warm_up: variant.warm_up(200, self.quick),
             kind: variant.kind.clone(),

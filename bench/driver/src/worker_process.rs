@@ -1,3 +1,4 @@
+use std::fmt;
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -32,6 +33,15 @@ pub(crate) enum MeasureError {
     Unsupported(String),
     /// It should have worked, and failed.
     Failed(String),
+}
+
+impl fmt::Display for MeasureError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unsupported(why) => write!(f, "unsupported: {why}"),
+            Self::Failed(why) => write!(f, "failed: {why}"),
+        }
+    }
 }
 
 impl WorkerProcess {

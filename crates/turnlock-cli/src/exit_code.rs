@@ -21,9 +21,9 @@ pub(crate) const DENIED: u8 = 77;
 /// The lock was lost while the command ran, or before it was started.
 pub(crate) const LOST: u8 = 79;
 /// The command exists and cannot be executed.
-pub(crate) const NOT_EXECUTABLE: u8 = 126;
+const NOT_EXECUTABLE: u8 = 126;
 /// The command does not exist.
-pub(crate) const NOT_FOUND: u8 = 127;
+const NOT_FOUND: u8 = 127;
 
 /// Prints a usage error, or the help text that was requested.
 pub(crate) fn report_usage(error: &clap::Error) -> ExitCode {
@@ -40,6 +40,11 @@ pub(crate) fn report_error(error: &anyhow::Error) -> ExitCode {
     }
     let _ = writeln!(anstream::stderr(), "turnlock: {}", escape_message(&error_chain(error.as_ref())));
     ExitCode::from(code_of(error))
+}
+
+/// The exit code for a command that cannot be executed, as in shells.
+pub(crate) fn of_spawn_error(error: &io::Error) -> u8 {
+    if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE }
 }
 
 /// The exit code for an error.

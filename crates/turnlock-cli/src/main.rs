@@ -16,15 +16,11 @@ use arguments::{Arguments, Command};
 use clap::Parser;
 
 fn main() -> ExitCode {
-    if let Some(code) = run::exec_if_helper() {
-        return code;
-    }
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => return exit_code::report_usage(&error),
     };
-    // Single-threaded: the parent-death signal of the command is bound to the thread that spawns it, and the main thread
-    // lives as long as the process.
+    // Single-threaded: a command waits for one thing at a time.
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return exit_code::report_error(&error.into()),

@@ -56,15 +56,23 @@ impl Kind {
     ///
     /// They all send requests then, not only the first of them.
     pub fn shares_front(self) -> bool {
-        matches!(self, Self::Read | Self::Latch)
+        self == Self::Read
     }
 
     /// Returns `true` if a hold may pass to a waiter of the same process.
     ///
-    /// The waiters of these kinds also yield to other processes. The other kinds have an order of their own,
-    /// a token for each grant, or no messages about releases.
+    /// The other kinds have an order of their own, a token for each grant, or no messages about releases.
     pub fn allows_hand_over(self) -> bool {
         self == Self::Lock
+    }
+
+    /// Returns `true` if the waiters of a process yield to other processes after a release.
+    ///
+    /// Otherwise the process that releases would be the next to acquire, again and again. Waiters of the other
+    /// exclusive kinds send nothing before the release has its reply, and its messages reach other processes by then;
+    /// fair locks have an order, and readers share.
+    pub fn yields_to_others(self) -> bool {
+        matches!(self, Self::Lock | Self::Semaphore | Self::Permits)
     }
 
     /// Returns `true` if releases are published. Waiters of the other kinds poll.

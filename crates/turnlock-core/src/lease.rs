@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::Moment;
+use crate::planted::Bug;
 
 /// The time after which the store ends a hold that is not renewed.
 ///
@@ -89,7 +90,11 @@ impl Lease {
     /// Counted from *before* the request was sent, so it ends before the server can grant the lock to another
     /// owner.
     pub fn local_end(self, sent: Moment) -> Moment {
-        sent + self.as_duration().saturating_sub(self.margin())
+        if Bug::NoMargin.is_planted() {
+            return sent + self.as_duration();
+        }
+        let late = if Bug::LateLocalEnd.is_planted() { Duration::from_millis(500) } else { Duration::ZERO };
+        sent + self.as_duration().saturating_sub(self.margin()) + late
     }
 
     /// Returns the time from a confirmed renewal to the next one: a third of the lease.

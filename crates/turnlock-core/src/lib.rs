@@ -25,6 +25,8 @@
 //! | [`backoff`], [`doubt`], [`request`] | what to do when a reply is missing |
 //! | [`tally`] | what the replies of several servers to one request decide |
 
+#![forbid(unsafe_code)]
+
 pub mod backoff;
 pub mod doubt;
 mod error_chain;
@@ -36,6 +38,8 @@ pub mod model;
 mod moment;
 pub mod name;
 pub mod owner;
+#[doc(hidden)]
+pub mod planted;
 pub mod renewal;
 pub mod request;
 pub mod tally;

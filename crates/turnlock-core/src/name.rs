@@ -2,9 +2,11 @@
 //!
 //! Keys and channels are those of Redisson, so that both libraries use the same locks.
 
+use std::collections::HashMap;
 use std::fmt;
-use std::hash::{Hash, Hasher};
-use std::sync::Arc;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash, Hasher, RandomState};
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
 
 use crc::{CRC_16_XMODEM, Crc};
 
@@ -29,13 +31,56 @@ use crate::{ClientId, Kind, OwnerId};
 #[derive(Clone)]
 pub struct LockName(Arc<Inner>);
 
+/// The lengths of a checked name fit in 16 bits.
 struct Inner {
-    kind: Kind,
-    key: Box<str>,
+    /// The channel, which contains the key.
     channel: Box<str>,
+    /// The hash of the channel.
+    hash: u64,
+    /// Where the key is in the channel, and where the name without its prefix begins.
+    key: Range<u16>,
+    name_start: u16,
     /// The length of the part of the channel that all waiters for this name have in common.
-    common_len: usize,
-    prefix_len: usize,
+    common_len: u16,
+    kind: Kind,
+}
+
+/// A map by name. A name has its hash, by keys that differ in each process, so it is not hashed again.
+pub type NameMap<T> = HashMap<LockName, T, BuildHasherDefault<NameHasher>>;
+
+/// Returns the hash that a [`LockName`] has.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NameHasher(u64);
+
+impl Hasher for NameHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, _: &[u8]) {}
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+}
+
+/// The keys of all hashes, which differ in each process. `None`: fixed keys.
+static HASH_KEYS: OnceLock<Option<RandomState>> = OnceLock::new();
+
+/// Hashes names with fixed keys in this process. For simulations: maps have the same order in each run.
+///
+/// # Panics
+///
+/// If a name was made before with other keys.
+pub fn fix_hash_keys() {
+    assert!(HASH_KEYS.get_or_init(|| None).is_none(), "a name was made before");
+}
+
+fn hash(text: &str) -> u64 {
+    match HASH_KEYS.get_or_init(|| Some(RandomState::new())) {
+        Some(keys) => keys.hash_one(text),
+        None => BuildHasherDefault::<DefaultHasher>::default().hash_one(text),
+    }
 }
 
 /// Why a text cannot be a lock name.
@@ -79,22 +124,48 @@ impl LockName {
         if len > Self::MAX_LEN {
             return Err(NameError::TooLong(len));
         }
-        Ok(Self::of_key(kind, format!("{prefix}{name}").into(), prefix.len()))
+        Ok(Self::of_key(kind, &[prefix, name], prefix.len()))
     }
 
-    /// Creates the name of a primitive with this key, of which the prefix has `prefix_len` bytes.
-    fn of_key(kind: Kind, key: Box<str>, prefix_len: usize) -> Self {
+    /// Creates the name of a primitive whose key has these parts. The prefix has `prefix_len` bytes.
+    fn of_key(kind: Kind, key: &[&str], prefix_len: usize) -> Self {
         let channel = match kind {
-            Kind::Lock | Kind::Spin | Kind::Fenced | Kind::Fair => prefixed("redisson_lock__channel", &key),
-            Kind::Read | Kind::Write => prefixed("redisson_rwlock", &key),
-            Kind::Semaphore | Kind::Permits => prefixed("redisson_sc", &key),
-            // Redisson adds braces here even if the name has some.
-            Kind::Latch => format!("redisson_countdownlatch__channel__{{{key}}}"),
+            Kind::Lock | Kind::Spin | Kind::Fenced | Kind::Fair => "redisson_lock__channel:",
+            Kind::Read | Kind::Write => "redisson_rwlock:",
+            Kind::Semaphore | Kind::Permits => "redisson_sc:",
+            Kind::Latch => "redisson_countdownlatch__channel__",
             // Nothing is published there. It only makes the name differ from those of other kinds.
-            Kind::Plain => prefixed("turnlock_plain", &key),
+            Kind::Plain => "turnlock_plain:",
         };
-        let (common_len, channel) = (channel.len(), channel.into_boxed_str());
-        Self(Arc::new(Inner { kind, key, channel, common_len, prefix_len }))
+        let key_len = key.iter().map(|part| part.len()).sum::<usize>();
+        // Redisson adds braces to the channel of a latch even if the name has some.
+        let has_braces = kind == Kind::Latch || !key.iter().any(|part| part.contains('{'));
+        let mut text = String::with_capacity(channel.len() + key_len + 2);
+        text.push_str(channel);
+        text.push_str(if has_braces { "{" } else { "" });
+        let start = text.len();
+        text.extend(key.iter().copied());
+        text.push_str(if has_braces { "}" } else { "" });
+        let common_len = text.len();
+        Self::of_channel(kind, text, start..start + key_len, prefix_len, common_len)
+    }
+
+    fn of_channel(
+        kind: Kind,
+        channel: String,
+        key: Range<usize>,
+        prefix_len: usize,
+        common_len: usize,
+    ) -> Self {
+        let len = |len: usize| u16::try_from(len).unwrap_or(u16::MAX);
+        Self(Arc::new(Inner {
+            hash: hash(&channel),
+            channel: channel.into_boxed_str(),
+            name_start: len(key.start + prefix_len),
+            key: len(key.start)..len(key.end),
+            common_len: len(common_len),
+            kind,
+        }))
     }
 
     /// The Redis pattern of the keys that hold client records.
@@ -102,21 +173,38 @@ impl LockName {
 
     /// Returns the name of a client's record.
     pub fn of_client(client: ClientId) -> Self {
-        Self::of_key(Kind::Plain, format!("turnlock_client:{client}").into(), 0)
+        Self::of_key(Kind::Plain, &["turnlock_client:", &client.to_string()], 0)
     }
 
     /// Returns this name with the channel of one waiter of a fair lock.
     #[must_use]
     pub fn for_waiter(&self, waiter: &OwnerId) -> Self {
-        let channel = [self.common_channel(), ":", waiter.as_str()].concat().into_boxed_str();
-        let Inner { kind, ref key, common_len, prefix_len, .. } = *self.0;
-        Self(Arc::new(Inner { kind, key: key.clone(), channel, common_len, prefix_len }))
+        let channel = [self.common_channel(), ":", waiter.as_str()].concat();
+        Self::of_channel(
+            self.kind(),
+            channel,
+            self.key_range(),
+            self.prefix_len(),
+            self.common_channel().len(),
+        )
+    }
+
+    /// Returns this name with the channel that the fair waiters of one client share.
+    #[must_use]
+    pub fn for_client_of(&self, waiter: &OwnerId) -> Self {
+        let client = waiter.as_str().rsplit_once(':').map_or(waiter.as_str(), |(client, _)| client);
+        self.for_waiter(&OwnerId::from_wire(client))
+    }
+
+    /// Returns the waiter, or the client of waiters, whose channel this name has.
+    pub fn waiter(&self) -> Option<OwnerId> {
+        self.0.channel[usize::from(self.0.common_len)..].strip_prefix(':').map(OwnerId::from_wire)
     }
 
     /// Returns this name as the name of another kind of primitive.
     #[must_use]
     pub fn with_kind(&self, kind: Kind) -> Self {
-        Self::of_key(kind, self.0.key.clone(), self.0.prefix_len)
+        Self::of_key(kind, &[self.key()], self.prefix_len())
     }
 
     /// Returns the kind of primitive that the name stands for.
@@ -126,12 +214,20 @@ impl LockName {
 
     /// Returns the name without the key prefix.
     pub fn as_str(&self) -> &str {
-        &self.0.key[self.0.prefix_len..]
+        &self.0.channel[usize::from(self.0.name_start)..usize::from(self.0.key.end)]
     }
 
     /// Returns the main key of the primitive.
     pub fn key(&self) -> &str {
-        &self.0.key
+        &self.0.channel[self.key_range()]
+    }
+
+    fn key_range(&self) -> Range<usize> {
+        usize::from(self.0.key.start)..usize::from(self.0.key.end)
+    }
+
+    fn prefix_len(&self) -> usize {
+        usize::from(self.0.name_start - self.0.key.start)
     }
 
     /// Returns the channel on which releases are published.
@@ -141,12 +237,12 @@ impl LockName {
 
     /// Returns the channel that all waiters share, without what [`for_waiter`](LockName::for_waiter) added.
     pub fn common_channel(&self) -> &str {
-        &self.0.channel[..self.0.common_len]
+        &self.0.channel[..usize::from(self.0.common_len)]
     }
 
     /// Returns `true` if the channel is that of one waiter.
     pub fn is_for_one_waiter(&self) -> bool {
-        self.0.common_len < self.0.channel.len()
+        usize::from(self.0.common_len) < self.0.channel.len()
     }
 
     /// Returns a related key by Redisson's rule for prefixes: `P:{N}`, or `P:N` if the name has a `{`.
@@ -185,7 +281,7 @@ impl Eq for LockName {}
 
 impl Hash for LockName {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.channel().hash(state);
+        state.write_u64(self.0.hash);
     }
 }
 
@@ -268,6 +364,10 @@ mod tests {
         assert_eq!(waiter.channel(), "redisson_lock__channel:{n}:c:7");
         assert_eq!((waiter.common_channel(), waiter.key()), (fair.channel(), "n"));
         assert!(waiter.is_for_one_waiter() && !fair.is_for_one_waiter());
+        assert_eq!((waiter.waiter(), fair.waiter()), (Some(OwnerId::from_wire("c:7")), None));
+        let client = fair.for_client_of(&OwnerId::from_wire("c:7"));
+        assert_eq!(client.channel(), "redisson_lock__channel:{n}:c");
+        assert_eq!(client.for_waiter(&OwnerId::from_wire("c:7")), waiter);
     }
 
     #[test]

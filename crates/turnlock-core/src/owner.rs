@@ -1,6 +1,8 @@
 //! The identities of clients and owners, as written on the wire.
 
-use std::fmt::{self, Write as _};
+use std::cmp::Ordering;
+use std::fmt;
+use std::io::Write as _;
 use std::sync::Arc;
 
 use uuid::Uuid;
@@ -28,10 +30,12 @@ impl ClientId {
     ///
     /// A number must be used for one outermost hold and never again: the safety of late requests rests on it.
     pub fn owner(self, number: u64) -> OwnerId {
-        // One allocation for the text, since an owner is created for every hold.
-        let mut text = String::with_capacity(Hyphenated::LENGTH + ":18446744073709551615".len());
-        let _ = write!(text, "{self}:{number}");
-        OwnerId(text.into())
+        let mut bytes = [0; MAX_INLINE];
+        self.0.hyphenated().encode_lower(&mut bytes);
+        let mut rest = &mut bytes[Hyphenated::LENGTH..];
+        let _ = write!(rest, ":{number}");
+        let len = MAX_INLINE - rest.len();
+        OwnerId(Text::inline(bytes, len))
     }
 }
 
@@ -51,24 +55,53 @@ impl fmt::Debug for ClientId {
 ///
 /// `<client uuid>:<number>` for turnlock and Redisson, any text for other clients. Owners are compared as
 /// texts.
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(transparent))]
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct OwnerId(Arc<str>);
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct OwnerId(Text);
+
+/// The longest text that is kept without an allocation: that of an owner of turnlock or Redisson.
+const MAX_INLINE: usize = Hyphenated::LENGTH + ":18446744073709551615".len();
+
+/// A text that is inline if it is short. An owner is created for every hold, and copied for every step.
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Text {
+    /// Zeros follow the text.
+    Inline { len: u8, bytes: [u8; MAX_INLINE] },
+    /// Longer than [`MAX_INLINE`].
+    Shared(Arc<str>),
+}
+
+impl Text {
+    fn inline(bytes: [u8; MAX_INLINE], len: usize) -> Self {
+        // At most `MAX_INLINE`, which is less than 256.
+        Self::Inline { len: u8::try_from(len).unwrap_or(u8::MAX), bytes }
+    }
+}
 
 impl OwnerId {
     /// Creates an owner from its text on the wire.
     pub fn from_wire(text: &str) -> Self {
-        Self(text.into())
+        let mut bytes = [0; MAX_INLINE];
+        match bytes.get_mut(..text.len()) {
+            Some(inline) => {
+                inline.copy_from_slice(text.as_bytes());
+                Self(Text::inline(bytes, text.len()))
+            }
+            None => Self(Text::Shared(text.into())),
+        }
     }
 
     /// Returns the text on the wire.
     pub fn as_str(&self) -> &str {
-        &self.0
+        match &self.0 {
+            // It was a text when it was copied.
+            Text::Inline { len, bytes } => str::from_utf8(&bytes[..usize::from(*len)]).unwrap_or_default(),
+            Text::Shared(text) => text,
+        }
     }
 
     /// Returns the client and the number, if the text has the form `<client uuid>:<number>`.
     pub fn parts(&self) -> Option<(ClientId, u64)> {
-        let (client, number) = self.0.split_once(':')?;
+        let (client, number) = self.as_str().split_once(':')?;
         // `parse` would also accept a leading plus.
         let number = number.bytes().all(|digit| digit.is_ascii_digit()).then_some(number)?;
         Some((ClientId::from_wire(client)?, number.parse().ok()?))
@@ -81,13 +114,40 @@ impl OwnerId {
 
     /// Returns `true` if this owner belongs to `client`.
     pub fn belongs_to(&self, client: ClientId) -> bool {
-        self.0.rsplit_once(':').is_some_and(|(uuid, _)| uuid == client.to_string())
+        self.as_str().rsplit_once(':').is_some_and(|(uuid, _)| uuid == client.to_string())
+    }
+}
+
+impl PartialOrd for OwnerId {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for OwnerId {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.as_str().cmp(other.as_str())
     }
 }
 
 impl fmt::Display for OwnerId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(self.as_str())
+    }
+}
+
+#[cfg(feature = "serde")]
+impl serde::Serialize for OwnerId {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+#[cfg(feature = "serde")]
+impl<'de> serde::Deserialize<'de> for OwnerId {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        Ok(Self::from_wire(&text))
     }
 }
 
@@ -113,6 +173,22 @@ mod tests {
         assert_eq!(owner.client(), Some(client));
         for foreign in ["", "a:1", "07070707070747078707070707070707:1", "0707"] {
             assert_eq!(OwnerId::from_wire(foreign).client(), None, "{foreign}");
+        }
+    }
+
+    #[test]
+    fn owners_are_compared_as_texts_whatever_their_lengths() {
+        let texts = ["", "a", "a\u{0}", "ab", "b:1"].map(str::to_owned);
+        let lengths = [MAX_INLINE - 1, MAX_INLINE, MAX_INLINE + 1, MAX_INLINE * 9];
+        let texts: Vec<String> = texts.into_iter().chain(lengths.map(|len| "a".repeat(len))).collect();
+        for one in &texts {
+            let owner = OwnerId::from_wire(one);
+            assert_eq!(owner.as_str(), one);
+            for other in &texts {
+                let other_owner = OwnerId::from_wire(other);
+                assert_eq!(owner == other_owner, one == other, "{one:?} and {other:?}");
+                assert_eq!(owner.cmp(&other_owner), one.cmp(other), "{one:?} and {other:?}");
+            }
         }
     }
 

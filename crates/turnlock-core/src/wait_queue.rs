@@ -1,6 +1,7 @@
 //! The queue of one process's waiters on one lock: first come, first served.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 /// The position of a waiter in a [`WaitQueue`]. Smaller tickets are earlier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -12,8 +13,11 @@ pub struct Ticket(u64);
 /// shares the front, as readers do, the waiters right behind it that share it belong to the front, too.
 #[derive(Debug)]
 pub struct WaitQueue<T> {
-    /// Sorted by ticket, since tickets only rise.
-    waiters: VecDeque<Entry<T>>,
+    /// The first waiter. Most queues never have another one, and need no list.
+    first: Option<Entry<T>>,
+    /// The other waiters. Sorted by ticket, since tickets only rise. Empty if there is no first one.
+    #[expect(clippy::box_collection, reason = "a queue is kept for every held lock, and few have waiters")]
+    others: Option<Box<VecDeque<Entry<T>>>>,
     next: u64,
 }
 
@@ -26,7 +30,7 @@ struct Entry<T> {
 
 impl<T> Default for WaitQueue<T> {
     fn default() -> Self {
-        Self { waiters: VecDeque::new(), next: 0 }
+        Self { first: None, others: None, next: 0 }
     }
 }
 
@@ -35,23 +39,50 @@ impl<T> WaitQueue<T> {
     pub fn enter(&mut self, waiter: T, shares_front: bool) -> Ticket {
         let ticket = Ticket(self.next);
         self.next += 1;
-        self.waiters.push_back(Entry { ticket, shares_front, waiter });
+        let entry = Entry { ticket, shares_front, waiter };
+        if self.first.is_none() {
+            self.first = Some(entry);
+        } else {
+            self.others.get_or_insert_default().push_back(entry);
+        }
         ticket
     }
 
     /// Removes a waiter. Returns the waiters that come to the front by that, which have to be woken.
     pub fn leave(&mut self, ticket: Ticket) -> impl Iterator<Item = &T> {
-        let position = self.waiters.binary_search_by_key(&ticket, |entry| entry.ticket);
-        let woken_before = match position {
-            Ok(position) => {
+        let woken_before = match self.position(ticket) {
+            Some(position) => {
                 let front_len = self.front_len();
-                self.waiters.remove(position);
+                self.remove(position);
                 front_len - usize::from(position < front_len)
             }
-            Err(_) => self.waiters.len(),
+            None => self.len(),
         };
         let front_len = self.front_len().max(woken_before);
-        self.waiters.range(woken_before..front_len).map(|entry| &entry.waiter)
+        self.entries(woken_before..front_len).map(|entry| &entry.waiter)
+    }
+
+    fn position(&self, ticket: Ticket) -> Option<usize> {
+        if self.first.as_ref()?.ticket == ticket {
+            return Some(0);
+        }
+        let position = self.others.as_ref()?.binary_search_by_key(&ticket, |entry| entry.ticket);
+        position.ok().map(|position| position + 1)
+    }
+
+    fn remove(&mut self, position: usize) {
+        let others = self.others.as_mut();
+        match position.checked_sub(1) {
+            None => self.first = others.and_then(|others| others.pop_front()),
+            Some(position) => drop(others.and_then(|others| others.remove(position))),
+        }
+    }
+
+    /// Returns the entries at these positions, in order.
+    fn entries(&self, positions: Range<usize>) -> impl Iterator<Item = &Entry<T>> {
+        let others = positions.start.saturating_sub(1)..positions.end.saturating_sub(1);
+        let others = self.others.iter().flat_map(move |entries| entries.range(others.clone()));
+        self.first.iter().filter(move |_| positions.contains(&0)).chain(others)
     }
 
     /// Returns `true` if this waiter is at the front.
@@ -67,7 +98,7 @@ impl<T> WaitQueue<T> {
     /// The first waiter, and those right behind it if they share the front with it.
     fn front_entries(&self) -> impl Iterator<Item = &Entry<T>> {
         let mut shares_front = true;
-        self.waiters.iter().enumerate().map_while(move |(position, entry)| {
+        self.entries(0..self.len()).enumerate().map_while(move |(position, entry)| {
             shares_front &= entry.shares_front;
             (position == 0 || shares_front).then_some(entry)
         })
@@ -79,17 +110,17 @@ impl<T> WaitQueue<T> {
 
     /// Returns all waiters in order.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
-        self.waiters.iter().map(|entry| &entry.waiter)
+        self.entries(0..self.len()).map(|entry| &entry.waiter)
     }
 
     /// Returns the number of waiters.
     pub fn len(&self) -> usize {
-        self.waiters.len()
+        usize::from(self.first.is_some()) + self.others.as_ref().map_or(0, |others| others.len())
     }
 
     /// Returns `true` if there are no waiters.
     pub fn is_empty(&self) -> bool {
-        self.waiters.is_empty()
+        self.first.is_none()
     }
 }
 

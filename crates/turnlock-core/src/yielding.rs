@@ -21,7 +21,7 @@ const MAX_TURNS: u32 = 5;
 /// The turns that a process leaves to others after it released a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Yielding {
-    /// How many subscribers the release reached. Zero until that is known; no waiter sends a request before.
+    /// How many subscribers the release reached: until that is known, as many as the one before.
     notified: u32,
     /// How many messages have arrived since the release was sent.
     received: u32,
@@ -30,9 +30,9 @@ pub struct Yielding {
 }
 
 impl Yielding {
-    /// Starts when a release is about to be sent.
-    pub fn begin(now: Moment) -> Self {
-        Self { notified: 0, received: 0, since: now }
+    /// Starts when a release is about to be sent. The one before reached `subscribers`.
+    pub fn begin(subscribers: u32, now: Moment) -> Self {
+        Self { notified: subscribers, received: 0, since: now }
     }
 
     /// Records how many subscribers the release reached.
@@ -62,7 +62,7 @@ mod tests {
     }
 
     fn after_release(subscribers: u32) -> Yielding {
-        let mut yielding = Yielding::begin(at(0));
+        let mut yielding = Yielding::begin(0, at(0));
         yielding.release_published(subscribers, at(1));
         yielding
     }
@@ -79,7 +79,7 @@ mod tests {
         yielding.release_received(at(2));
         assert_eq!(yielding.ends(), at(2));
         // Also if it arrives before the reply to the release.
-        let mut yielding = Yielding::begin(at(0));
+        let mut yielding = Yielding::begin(0, at(0));
         yielding.release_received(at(1));
         yielding.release_published(1, at(2));
         assert_eq!(yielding.ends(), at(2));
@@ -93,6 +93,15 @@ mod tests {
             yielding.ends().since(at(received)).as_millis()
         });
         assert_eq!(waits, [6, 4, 2, 0, 0]);
+    }
+
+    #[test]
+    fn until_the_reply_the_subscribers_of_the_release_before_count() {
+        assert_eq!(Yielding::begin(0, at(1)).ends(), at(1));
+        let mut yielding = Yielding::begin(2, at(1));
+        assert_eq!(yielding.ends(), at(5));
+        yielding.release_published(0, at(2));
+        assert_eq!(yielding.ends(), at(2));
     }
 
     #[test]

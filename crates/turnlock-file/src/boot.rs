@@ -38,8 +38,11 @@ pub(super) fn record(transaction: &Transaction<'_>, id: Option<&str>, now: Momen
         (None, Some(before)) if !is_reboot => clock_mark(now).max(before.clone()),
         (None, _) => clock_mark(now),
     };
-    transaction.execute("DELETE FROM boot", [])?;
-    transaction.execute("INSERT INTO boot VALUES (?1)", [mark])?;
+    // Every client that opens the file comes here, and most of them would write the same.
+    if before.as_ref() != Some(&mark) {
+        transaction.execute("DELETE FROM boot", [])?;
+        transaction.execute("INSERT INTO boot VALUES (?1)", [mark])?;
+    }
     Ok(is_reboot)
 }
 

@@ -19,6 +19,9 @@ use super::store_path::StorePath;
 use super::wakeups::Wakeups;
 use super::{boot, schema, wake_pipe};
 
+/// The number of steps after which a connection is one of many steps.
+const MANY_STEPS: u32 = 100;
+
 /// One client's connection to the file.
 ///
 /// Used by one thread, the [`Worker`](super::worker::Worker), since every call may block on the file.
@@ -27,6 +30,8 @@ pub(super) struct Database {
     presence: Arc<Presence>,
     wakeups: Arc<Wakeups>,
     connection: Connection,
+    /// The number of transactions that wrote.
+    steps: u32,
     /// Device and inode of the open file, to notice that it was replaced.
     identity: Option<(u64, u64)>,
 }
@@ -38,7 +43,7 @@ impl Database {
         wakeups: Arc<Wakeups>,
     ) -> Result<Self, FileError> {
         let (connection, identity) = connect(&store_path, &presence)?;
-        Ok(Self { store_path, presence, wakeups, connection, identity })
+        Ok(Self { store_path, presence, wakeups, connection, steps: 0, identity })
     }
 
     /// Executes steps in one transaction, and wakes the clients that they concern.
@@ -66,7 +71,7 @@ impl Database {
         let notified = u32::try_from(wakeups.len()).unwrap_or(u32::MAX);
         self.wake(wakeups);
         for (step, reply) in steps.iter().zip(&replies) {
-            if matches!(reply, Ok(Reply::Acquired(Acquired::Busy { .. }))) {
+            if matches!(reply, Ok(Reply::Acquired(Acquired::Busy { .. } | Acquired::Queued))) {
                 self.watch_blockers(step.name());
             }
         }
@@ -172,6 +177,11 @@ impl Database {
         self.presence.ensure()?;
         let outcome = work(&mut FileTable::new(&sql, &self.store_path))?;
         sql.commit().map_err(FileError::Commit)?;
+        self.steps = self.steps.saturating_add(1);
+        if self.steps == MANY_STEPS {
+            // The step has taken effect, whatever comes of this.
+            let _ = schema::allow_long_log(&self.connection);
+        }
         Ok(outcome)
     }
 
@@ -183,6 +193,7 @@ impl Database {
         }
         tracing::warn!(store_path = %self.store_path, "store file was removed or replaced, its locks are lost");
         (self.connection, self.identity) = connect(&self.store_path, &self.presence)?;
+        self.steps = 0;
         self.wakeups.store_replaced();
         Ok(())
     }

@@ -12,6 +12,7 @@
 //! | `store_path`, `file_system`, `schema` | the settings; find, check and create the file |
 
 #![cfg(unix)]
+#![forbid(unsafe_code)]
 
 mod boot;
 mod database;
@@ -31,6 +32,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use turnlock_core::model::{Reply, Step};
 use turnlock_core::{ClientId, Kind, LockName};
@@ -64,20 +66,18 @@ impl File {
     pub async fn open(store_path: StorePath, client: ClientId, limit: Duration) -> Result<Self, OpenError> {
         let wakeups = Arc::new(Wakeups::new(store_path.clone()));
         let open = {
-            let (store_path, wakeups) = (store_path.clone(), Arc::clone(&wakeups));
+            let (store_path, wakeups, runtime) =
+                (store_path.clone(), Arc::clone(&wakeups), Handle::current());
             move || {
+                let _entered = runtime.enter();
                 database::set_busy_deadline(clock::now() + limit);
                 let presence = Arc::new(Presence::new(&store_path, client));
                 let database = Database::open(store_path.clone(), Arc::clone(&presence), wakeups)?;
-                Ok::<_, FileError>((WakePipe::open(&store_path, client)?, Worker::start(database)?, presence))
+                Ok((database, (WakePipe::open(&store_path, client)?, presence)))
             }
         };
-        let opened = match tokio::task::spawn_blocking(open).await {
-            Ok(opened) => opened,
-            Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-            Err(_) => return Err(OpenError::RuntimeGone),
-        };
-        let (pipe, worker, presence) = opened.map_err(|error| error.into_open_error(&store_path))?;
+        let opened = Worker::start(open).await;
+        let (worker, (pipe, presence)) = opened.map_err(|error| error.into_open_error(&store_path))?;
         wakeups.register(client);
         let wakeup_task = tokio::spawn(wakeups::run(Arc::clone(&wakeups), pipe));
         Ok(Self { store_path, worker, wakeups, presence, wakeup_task })

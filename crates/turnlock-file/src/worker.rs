@@ -1,4 +1,4 @@
-use std::io;
+use std::panic;
 use std::sync::mpsc::{self, Sender};
 use std::thread;
 use std::time::Duration;
@@ -18,14 +18,31 @@ pub(super) struct Worker {
 type Job = Box<dyn FnOnce(&mut Database) + Send>;
 
 impl Worker {
-    pub(super) fn start(mut database: Database) -> io::Result<Self> {
+    /// Starts the thread, which opens the database first. Returns also what `open` returns beside it.
+    ///
+    /// A panic of `open` is a panic of the caller.
+    pub(super) async fn start<T: Send + 'static>(
+        open: impl FnOnce() -> Result<(Database, T), FileError> + Send + 'static,
+    ) -> Result<(Self, T), FileError> {
         let (jobs, queue) = mpsc::channel::<Job>();
-        thread::Builder::new().name("turnlock-file".to_owned()).spawn(move || {
-            for job in queue {
-                job(&mut database);
+        let (opened_sender, opened) = oneshot::channel();
+        let run = move || match open() {
+            Ok((mut database, rest)) => {
+                let _ = opened_sender.send(Ok(rest));
+                for job in queue {
+                    job(&mut database);
+                }
             }
-        })?;
-        Ok(Self { jobs })
+            Err(error) => {
+                let _ = opened_sender.send(Err(error));
+            }
+        };
+        let thread = thread::Builder::new().name("turnlock-file".to_owned()).spawn(run)?;
+        match opened.await {
+            Ok(opened) => opened.map(|rest| (Self { jobs }, rest)),
+            // Only a panic ends the thread without a result.
+            Err(_) => panic::resume_unwind(thread.join().expect_err("open has panicked")),
+        }
     }
 
     /// Runs a job and returns its result. After a time-out it is executed nevertheless, before every later one.
@@ -63,3 +80,14 @@ impl Worker {
 }
 
 const GRACE: Duration = Duration::from_millis(50);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    #[should_panic(expected = "out of order")]
+    async fn a_panic_while_opening_reaches_the_caller() {
+        let _ = Worker::start(|| -> Result<(Database, ()), FileError> { panic!("out of order") }).await;
+    }
+}

@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::{ProtocolVersion, RedisConnectionInfo};
 use tokio::net::TcpStream;
 
 use turnlock_store::Secret;
@@ -98,23 +97,6 @@ impl Access {
     /// Returns `true` if a server must be addressed by a name in its certificate.
     pub(super) fn verifies_names(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.verifies_names())
-    }
-
-    /// The settings of the login on a new connection.
-    pub(super) fn connection_info(&self) -> RedisConnectionInfo {
-        let mut info = RedisConnectionInfo::default()
-            .set_db(self.database)
-            .set_protocol(ProtocolVersion::RESP2)
-            // `CLIENT SETINFO` needs a permission that older servers do not know, so no ACL rule grants it
-            // everywhere: it would be denied, and fill the server's ACL log.
-            .set_skip_set_lib_name();
-        if let Some(username) = &self.username {
-            info = info.set_username(username);
-        }
-        if let Some(password) = &self.password {
-            info = info.set_password(password.reveal());
-        }
-        info
     }
 }
 

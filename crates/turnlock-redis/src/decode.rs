@@ -86,6 +86,7 @@ fn acquired(value: &Value) -> Option<Acquired> {
     match value {
         Value::Nil => Some(Acquired::Granted),
         Value::Int(-3) => Some(Acquired::Gone),
+        Value::Int(-4) => Some(Acquired::Queued),
         Value::Int(ttl @ -1..) => Some(Acquired::Busy { ttl: millis(*ttl) }),
         Value::Array(_) => {
             let (token,) = redis::from_redis_value_ref(value).ok()?;
@@ -103,6 +104,7 @@ fn released(value: &Value) -> Option<Released> {
             tracing::warn!("release not published, the Redis user may not publish: waiters poll");
             Some(Released::Freed)
         }
+        Value::Int(-3) => Some(Released::PassedOn),
         Value::Int(0..) => Some(Released::Freed),
         _ => None,
     }

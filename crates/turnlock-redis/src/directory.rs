@@ -50,7 +50,7 @@ impl Directory for Redis {
         let call = ScriptCall::on(&lua::CLIENT_RECORD_WRITE, &key, &[]).arg((record, millis));
         let (topology, options) = (self.topology.clone(), CallOptions::unreplicated(limit));
         async move {
-            let Reply { value, sent, .. } = topology.call(&call, options).await?;
+            let Reply { value, sent, .. } = topology.call(&Arc::new(call), options).await?;
             decode::script_reply::<i64>(&value)?;
             Ok(StepReply::new((), sent))
         }
@@ -164,6 +164,6 @@ async fn probe(
     limit: Duration,
 ) -> Result<StepReply<KeyProbe>, Failure> {
     let options = CallOptions::unreplicated(limit);
-    let Reply { value, sent, .. } = topology.call(&key_probe::call(name), options).await?;
+    let Reply { value, sent, .. } = topology.call(&Arc::new(key_probe::call(name)), options).await?;
     Ok(StepReply::new(KeyProbe::decode(&value)?, sent))
 }

@@ -32,6 +32,11 @@ pub(crate) fn is_replica_error(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::MasterDown) || has_code(error, "READONLY")
 }
 
+/// Returns `true` for the reply of a replica to a step in a batch.
+pub(crate) fn is_replica_reply(value: &Value) -> bool {
+    matches!(value, Value::ServerError(error) if is_replica_error(&error.clone().into()))
+}
+
 pub(crate) fn is_wrong_type(error: &RedisError) -> bool {
     has_code(error, "WRONGTYPE")
 }
@@ -61,8 +66,11 @@ pub(crate) fn has_detail(failure: &Failure, text: &str) -> bool {
 
 /// Returns `true` if the server replied that it does not know the script.
 pub(crate) fn is_unknown_script(failure: &Failure) -> bool {
-    let is_unknown = |error: &RedisError| error.kind() == ErrorKind::Server(ServerErrorKind::NoScript);
-    error_reply(failure).is_some_and(is_unknown)
+    error_reply(failure).is_some_and(is_no_script)
+}
+
+pub(crate) fn is_no_script(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
 }
 
 /// Builds the failure for an error. `sent` is the request, if it was sent.
@@ -106,6 +114,11 @@ pub(crate) fn send_timed_out(limit: Duration) -> Failure {
     unavailable(io::ErrorKind::TimedOut, &format!("the request was not sent within {limit:?}"), None)
 }
 
+/// A request was not sent, because its caller was dropped. Only the engine receives this.
+pub(crate) fn abandoned() -> Failure {
+    Failure::unavailable("the request was not sent, because its caller was dropped")
+}
+
 /// Connecting took too long.
 pub(crate) fn connect_timed_out(endpoint: &impl fmt::Display, limit: Duration) -> Failure {
     unavailable(io::ErrorKind::TimedOut, &format!("no connection to {endpoint} within {limit:?}"), None)
@@ -135,11 +148,23 @@ pub(crate) fn runtime_gone(queued_at: Moment) -> Failure {
 /// Connecting to `address` failed.
 pub(crate) fn connect_failed(address: &Address, error: RedisError) -> Failure {
     if is_denial(&error) {
-        // Not a `StoreError`, since it is no reply to a request.
-        let cause = io::Error::new(io::ErrorKind::PermissionDenied, StoreError(error));
-        return Failure::refused(FailureKind::Denied(Arc::new(cause)));
+        return login_failed(error);
     }
     Failure::unavailable(format!("cannot connect to {address}: {error}"))
+}
+
+/// Returns `true` if the error reply to a login concerns the login, and not the server.
+///
+/// A server without a password refuses any with `ERR`.
+pub(crate) fn is_about_login(error: &RedisError) -> bool {
+    is_denial(error) || error.detail().is_some_and(|text| text.contains("AUTH"))
+}
+
+/// The server refused the login.
+pub(crate) fn login_failed(error: RedisError) -> Failure {
+    // Not a `StoreError`, since it is no reply to a request.
+    let cause = io::Error::new(io::ErrorKind::PermissionDenied, StoreError(error));
+    Failure::refused(FailureKind::Denied(Arc::new(cause)))
 }
 
 /// A query that is part of connecting to `address` failed.

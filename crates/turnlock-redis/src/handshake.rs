@@ -2,11 +2,15 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use redis::aio::AsyncStream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// A byte stream to a server, before the first command.
-pub(crate) type Stream = Pin<Box<dyn AsyncStream + Send + Sync>>;
+/// A byte stream to a server.
+pub(crate) type Stream = Pin<Box<dyn ByteStream + Send + Sync>>;
+
+/// What TCP, TLS and Unix sockets have in common.
+pub(crate) trait ByteStream: AsyncRead + AsyncWrite {}
+
+impl<S: AsyncRead + AsyncWrite> ByteStream for S {}
 
 /// A stream that checks the first bytes from the server, and explains errors until then.
 ///

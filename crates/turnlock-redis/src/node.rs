@@ -3,12 +3,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use futures_util::future::try_join;
 use redis::{Cmd, Value};
 use turnlock_core::Kind;
 
 use crate::access::Address;
-use crate::batch::Sharing;
-use crate::batcher::Batcher;
 use crate::common::Common;
 use crate::connection::{Connection, Purpose};
 use crate::endpoint::Endpoint;
@@ -16,6 +15,7 @@ use crate::failure;
 use crate::pubsub::PubSubConnection;
 use crate::pubsub::subscriber::Subscriber;
 use crate::pubsub::subscriptions::ResubscribeQueue;
+use crate::replicated::ReplicatedCalls;
 use crate::reply::{CallOptions, Reply};
 use crate::script_call::ScriptCall;
 use turnlock_store::{Failure, FailureKind};
@@ -25,11 +25,9 @@ use turnlock_store::{Failure, FailureKind};
 /// Has a connection for commands, one for pub/sub, and two for each number of replicas that must acknowledge.
 pub(crate) struct Node {
     pub(crate) connection: Arc<Connection>,
-    /// For steps that share a call. `None` in a cluster, where only steps of one slot could.
-    batcher: Option<Batcher>,
-    /// For steps that share a `WAIT`, each started on first use. The key is the number of replicas, and whether the
-    /// calls extend leases: so that a renewal is acknowledged before its lease ends, however many acquires are queued.
-    pipelines: Mutex<BTreeMap<(u32, bool), Arc<Batcher>>>,
+    /// For calls that replicas acknowledge, each started on first use. The key is the number of replicas, and whether
+    /// the calls extend leases: so that a renewal is acknowledged before its lease ends, however many acquires are queued.
+    replicated: Mutex<BTreeMap<(u32, bool), Arc<ReplicatedCalls>>>,
     subscriber: OnceLock<Subscriber>,
     resubscribe: Option<ResubscribeQueue>,
 }
@@ -42,16 +40,13 @@ impl Node {
         resubscribe: Option<ResubscribeQueue>,
     ) -> Self {
         let connection = Connection::new(common, endpoint, Purpose::Scripts);
-        let has_all_keys = !common.server_mode.is_cluster();
-        let batcher = has_all_keys.then(|| Batcher::start(Arc::clone(&connection), Sharing::Call));
-        Self { connection, batcher, pipelines: Mutex::default(), subscriber: OnceLock::new(), resubscribe }
+        Self { connection, replicated: Mutex::default(), subscriber: OnceLock::new(), resubscribe }
     }
 
-    /// Opens the connections for commands and for pub/sub.
+    /// Opens the connections for commands and for pub/sub, both at once.
     pub(crate) async fn connect(&self) -> Result<(), Failure> {
-        self.connection.live().await?;
         let Connection { common, endpoint, .. } = &*self.connection;
-        let pubsub = PubSubConnection::open(common, endpoint).await?;
+        let (_, pubsub) = try_join(self.connection.live(), PubSubConnection::open(common, endpoint)).await?;
         self.subscriber.get_or_init(|| self.start_subscriber(Some(pubsub)));
         Ok(())
     }
@@ -70,49 +65,40 @@ impl Node {
         Ok(self.connection.endpoint.resolve().await?.address)
     }
 
-    /// Returns the batcher for a call that replicas must acknowledge. `None` for any other call.
-    fn pipeline(&self, call: &ScriptCall, replicas: u32) -> Option<Arc<Batcher>> {
+    /// Returns where a call that replicas must acknowledge is sent. `None` for any other call.
+    fn replicated(&self, call: &ScriptCall, replicas: u32) -> Option<Arc<ReplicatedCalls>> {
         if replicas == 0 || !call.action().can_be_acknowledged() {
             return None;
         }
         let start = || {
             let Connection { common, endpoint, .. } = &*self.connection;
             let connection = Connection::new(common, endpoint.clone(), Purpose::ReplicatedScripts);
-            Arc::new(Batcher::start(connection, Sharing::Wait(replicas)))
+            Arc::new(ReplicatedCalls::start(connection, replicas))
         };
         let key = (replicas, call.action().extends_lease());
-        Some(Arc::clone(self.pipelines.lock().entry(key).or_insert_with(start)))
+        Some(Arc::clone(self.replicated.lock().entry(key).or_insert_with(start)))
     }
 
     /// Opens the connection that a call uses, if it is not open.
     pub(crate) async fn connect_for(&self, call: &ScriptCall, options: CallOptions) -> Result<(), Failure> {
-        let pipeline = self.pipeline(call, options.replicas);
-        let connection = pipeline.as_ref().map_or(&self.connection, |pipeline| &pipeline.connection);
+        let replicated = self.replicated(call, options.replicas);
+        let connection = replicated.as_ref().map_or(&self.connection, |replicated| &replicated.connection);
         connection.live_within(options.limit).await.map(drop)
     }
 
-    /// Sends a call: with others before a `WAIT`, with others in one call, or alone.
+    /// Sends a call, and waits for replicas to acknowledge it, if it requires that.
     ///
     /// `asking` is as for [`Connection::call`].
     pub(crate) async fn call(
         &self,
-        call: &ScriptCall,
+        call: &Arc<ScriptCall>,
         asking: bool,
         CallOptions { limit, replicas, .. }: CallOptions,
     ) -> Result<Reply, Failure> {
-        if let Some(pipeline) = self.pipeline(call, replicas) {
-            return pipeline.call(call, asking, limit).await;
+        match self.replicated(call, replicas) {
+            None => self.connection.call(call, asking, limit).await,
+            Some(replicated) => Box::pin(async move { replicated.call(call, asking, limit).await }).await,
         }
-        let mut in_flight = None;
-        if let Some(batcher) = self.batcher.as_ref().filter(|_| call.can_be_batched()) {
-            in_flight = batcher.enter_alone();
-            if in_flight.is_none() {
-                return batcher.call(call, asking, limit).await;
-            }
-        }
-        let outcome = self.connection.call(call, asking, limit).await;
-        drop(in_flight);
-        outcome
     }
 
     /// Returns the failure of a call, with what its error reply means.

@@ -1,21 +1,25 @@
-use std::borrow::Cow;
+use std::fmt;
+use std::io;
 
-use redis::{Arg, Cmd, ToRedisArgs};
+use redis::{RedisWrite, ToRedisArgs};
+use smallvec::SmallVec;
 use turnlock_core::{Kind, LockName};
 
 use crate::lua::{self, Action, Script, ServerMode};
+use crate::reply_slot::ReplySlot;
+use crate::resp;
 use turnlock_store::Caller;
 
 /// A script with its keys and arguments, ready to be sent.
-#[derive(Clone)]
 pub(crate) struct ScriptCall {
     script: &'static Script,
-    /// For a standalone server: EVALSHA, hash, number of keys, keys, arguments.
-    cmd: Cmd,
+    /// The keys, and then the arguments.
+    args: Args,
     keys: usize,
     /// The name of the first key, for errors.
     pub(crate) lock: LockName,
     pub(crate) caller: Caller,
+    pub(crate) slot: ReplySlot,
 }
 
 /// How a script is identified in a request.
@@ -34,25 +38,23 @@ const STEP_ARGS: usize = 3;
 const NEVER_SET: &str = "turnlock_never";
 
 impl ScriptCall {
-    fn new(script: &'static Script, mut cmd: Cmd, lock: &LockName, keys: usize) -> Self {
-        cmd.arg("EVALSHA").arg(&script.standalone.hash).arg(keys);
-        Self { script, cmd, keys, lock: lock.clone(), caller: Caller::ENGINE }
+    fn new(script: &'static Script, lock: &LockName, keys: usize) -> Self {
+        let (args, slot) = (Args::default(), ReplySlot::default());
+        Self { script, args, keys, lock: lock.clone(), caller: Caller::ENGINE, slot }
     }
 
     /// Creates a call on the key of one name and on `others`. Arguments follow with [`arg`](ScriptCall::arg).
     pub(crate) fn on(script: &'static Script, lock: &LockName, others: &[String]) -> Self {
-        let keys = 1 + others.len();
-        let cmd = Cmd::with_capacity(7 + keys, 128 * (1 + keys));
-        Self::new(script, cmd, lock, keys).arg(lock.key()).arg(others)
+        Self::new(script, lock, 1 + others.len()).arg(lock.key()).arg(others)
     }
 
     /// Creates a call on `keys`, which belong to many names; `first` is the name of the first.
     pub(crate) fn on_many(script: &'static Script, first: &LockName, keys: &[impl ToRedisArgs]) -> Self {
-        Self::new(script, Cmd::new(), first, keys.len()).arg(keys)
+        Self::new(script, first, keys.len()).arg(keys)
     }
 
     pub(crate) fn arg(mut self, arg: impl ToRedisArgs) -> Self {
-        self.cmd.arg(arg);
+        arg.write_redis_args(&mut self.args);
         self
     }
 
@@ -61,13 +63,15 @@ impl ScriptCall {
         Self { caller, ..self }
     }
 
-    /// Returns the command. By hash (EVALSHA), it fails on a server that has not loaded the script.
-    pub(crate) fn cmd(&self, by: By, mode: ServerMode) -> Cow<'_, Cmd> {
-        let text = self.script.text_for(mode);
-        match by {
-            By::Hash if mode == ServerMode::Standalone => Cow::Borrowed(&self.cmd),
-            By::Hash => Cow::Owned(self.assemble("EVALSHA", &text.hash, mode)),
-            By::Text => Cow::Owned(self.assemble("EVAL", &text.text, mode)),
+    /// Appends the request. By hash (EVALSHA), it fails on a server that has not loaded the script.
+    pub(crate) fn encode(&self, by: By, mode: ServerMode, request: &mut Vec<u8>) {
+        let stable_slot =
+            (mode.is_cluster() && self.needs_stable_slot()).then(|| self.lock.beside(NEVER_SET));
+        let more_keys = usize::from(stable_slot.is_some());
+        encode_script(self.script, by, mode, self.keys + more_keys, self.args.len() + more_keys, request);
+        let keys = self.args.iter().take(self.keys).chain(stable_slot.as_deref().map(str::as_bytes));
+        for arg in keys.chain(self.args.iter().skip(self.keys)) {
+            resp::encode_arg(request, arg);
         }
     }
 
@@ -76,57 +80,30 @@ impl ScriptCall {
         self.script.batch_step.is_some()
     }
 
-    /// Returns one command for many calls, for a server that has all keys.
-    pub(crate) fn batch<'a>(calls: impl ExactSizeIterator<Item = &'a Self> + Clone, by: By) -> Cmd {
-        let script = &lua::BATCH.standalone;
+    /// Appends one request for many calls, for a server that has all keys.
+    pub(crate) fn encode_batch<'a>(
+        calls: impl ExactSizeIterator<Item = &'a Self> + Clone,
+        by: By,
+        mode: ServerMode,
+        request: &mut Vec<u8>,
+    ) {
         let count = calls.len();
-        let mut cmd = Cmd::with_capacity(3 + count * (2 + STEP_ARGS), 64 + count * 160);
-        match by {
-            By::Hash => cmd.arg("EVALSHA").arg(&script.hash),
-            By::Text => cmd.arg("EVAL").arg(&script.text),
-        };
-        cmd.arg(count);
+        encode_script(&lua::BATCH, by, mode, count, count * (2 + STEP_ARGS), request);
         for call in calls.clone() {
-            cmd.arg(call.lock.key());
+            resp::encode_arg(request, call.lock.key().as_bytes());
         }
         for call in calls {
-            cmd.arg(call.script.batch_step);
-            let mut args = call.keys_and_args().skip(1);
+            resp::encode_arg(request, call.script.batch_step.unwrap_or_default().as_bytes());
+            let mut args = call.args.iter().skip(call.keys);
             for _ in 0..STEP_ARGS {
-                cmd.arg(args.next().unwrap_or_default());
+                resp::encode_arg(request, args.next().unwrap_or_default());
             }
         }
-        cmd
-    }
-
-    /// Returns the keys, and then the arguments.
-    fn keys_and_args(&self) -> impl Iterator<Item = &[u8]> {
-        self.cmd.args_iter().skip(3).filter_map(|arg| match arg {
-            Arg::Simple(bytes) => Some(bytes),
-            _ => None,
-        })
     }
 
     /// Returns what the script does.
     pub(crate) fn action(&self) -> Action {
         self.script.action
-    }
-
-    fn assemble(&self, command: &str, script: &str, mode: ServerMode) -> Cmd {
-        let needs_stable_slot = mode.is_cluster() && self.needs_stable_slot();
-        let mut cmd = redis::cmd(command);
-        cmd.arg(script).arg(self.keys + usize::from(needs_stable_slot));
-        let mut args = self.keys_and_args();
-        for key in args.by_ref().take(self.keys) {
-            cmd.arg(key);
-        }
-        if needs_stable_slot {
-            cmd.arg(self.lock.beside(NEVER_SET));
-        }
-        for arg in args {
-            cmd.arg(arg);
-        }
-        cmd
     }
 
     /// Returns `true` if the call must not run while its slot moves from one node to another.
@@ -137,5 +114,78 @@ impl ScriptCall {
     fn needs_stable_slot(&self) -> bool {
         // The keys of read holds are built by the script.
         self.keys > 1 || matches!(self.lock.kind(), Kind::Read | Kind::Write)
+    }
+}
+
+/// Appends the start of a request that runs a script, up to its keys.
+fn encode_script(
+    script: &Script,
+    by: By,
+    mode: ServerMode,
+    keys: usize,
+    keys_and_args: usize,
+    request: &mut Vec<u8>,
+) {
+    let script = script.text_for(mode);
+    let (command, script) = match by {
+        By::Hash => ("EVALSHA", &script.hash),
+        By::Text => ("EVAL", &script.text),
+    };
+    resp::encode_start(request, 3 + keys_and_args);
+    resp::encode_arg(request, command.as_bytes());
+    resp::encode_arg(request, script.as_bytes());
+    resp::encode_number_arg(request, keys);
+}
+
+/// A list of byte strings in one buffer. Those of most calls fit without an allocation.
+#[derive(Default)]
+struct Args {
+    bytes: SmallVec<[u8; 184]>,
+    /// Where each of them ends.
+    ends: SmallVec<[usize; 8]>,
+}
+
+impl Args {
+    fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let starts = [0].into_iter().chain(self.ends.iter().copied());
+        starts.zip(&self.ends).map(|(start, &end)| &self.bytes[start..end])
+    }
+}
+
+impl RedisWrite for Args {
+    fn write_arg(&mut self, arg: &[u8]) {
+        self.bytes.extend_from_slice(arg);
+        self.ends.push(self.bytes.len());
+    }
+
+    fn write_arg_fmt(&mut self, arg: impl fmt::Display) {
+        use io::Write as _;
+        // Writing to memory does not fail.
+        let _ = write!(self.writer_for_next_arg(), "{arg}");
+    }
+
+    fn writer_for_next_arg(&mut self) -> impl io::Write + '_ {
+        self.ends.push(self.bytes.len());
+        LastArg(self)
+    }
+}
+
+/// Appends to the last argument.
+struct LastArg<'a>(&'a mut Args);
+
+impl io::Write for LastArg<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let Args { bytes: all, ends } = &mut *self.0;
+        all.extend_from_slice(bytes);
+        ends.last_mut().into_iter().for_each(|end| *end = all.len());
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }

@@ -79,7 +79,7 @@ fn acquire(claim: &Claim, options: &AcquireOptions) -> Option<ScriptCall> {
         Kind::Fenced => on(&lua::FENCED_ACQUIRE, &[name.beside(TOKEN)]).arg(hold).arg(options.highest_token),
         Kind::Fair => on(&lua::FAIR_ACQUIRE, &queue_keys(name)).arg(hold).arg(u8::from(options.waits)),
         Kind::Read => {
-            let under = under.as_ref().map_or("", OwnerId::as_str);
+            let under = under.as_deref().map_or("", OwnerId::as_str);
             on(&lua::READ_ACQUIRE, &[intent_key(name)]).arg(hold).arg((hold_key_prefix(name), under))
         }
         Kind::Write => {
@@ -97,12 +97,16 @@ fn acquire(claim: &Claim, options: &AcquireOptions) -> Option<ScriptCall> {
 }
 
 fn release(claim: &Claim) -> Option<ScriptCall> {
-    let Claim { name, owner, target, permits, unsure, .. } = claim;
+    let Claim { name, owner, target, permits, unsure, next, .. } = claim;
     let hold = (owner.as_str(), *target, channel(name));
     let on = |script, others: &[String]| ScriptCall::on(script, name, others);
     Some(match name.kind() {
         Kind::Lock | Kind::Spin | Kind::Fenced => on(&lua::LOCK_RELEASE, &[]).arg(hold),
-        Kind::Fair => on(&lua::FAIR_RELEASE, &queue_keys(name)).arg(hold),
+        Kind::Fair => {
+            let (next, lease) =
+                next.as_ref().map_or(("", 0), |(next, lease)| (next.as_str(), lease.as_millis()));
+            on(&lua::FAIR_RELEASE, &queue_keys(name)).arg(hold).arg((next, lease))
+        }
         Kind::Read => on(&lua::READ_RELEASE, &[]).arg(hold).arg(hold_key_prefix(name)),
         Kind::Write => on(&lua::WRITE_RELEASE, &[intent_key(name)]).arg(hold).arg(hold_key_prefix(name)),
         Kind::Plain => on(&lua::PLAIN_RELEASE, &[]).arg(owner.as_str()),
@@ -162,16 +166,24 @@ fn set_lease(claim: &Claim, lease: Lease) -> Option<ScriptCall> {
     })
 }
 
+/// Creates the heartbeats of all steps. Adjacent steps of one lock share its keys.
 fn heartbeat(steps: &[Step]) -> ScriptCall {
-    let keys = steps.iter().map(Step::name).flat_map(|name| {
+    let locks = || steps.chunk_by(|one, other| one.name() == other.name());
+    let keys = locks().flat_map(|waiters| {
+        let name = waiters[0].name();
         let [queue, deadlines, heartbeats] = queue_keys(name);
         [name.key().to_owned(), queue, deadlines, heartbeats]
     });
-    let call = ScriptCall::on_many(&lua::FAIR_HEARTBEAT, steps[0].name(), &keys.collect::<Vec<_>>());
-    steps.iter().fold(call, |call, step| match step {
-        Step::Heartbeat(name, owner) => call.arg((owner.as_str(), channel(name))),
-        _ => call,
-    })
+    let mut call = ScriptCall::on_many(&lua::FAIR_HEARTBEAT, steps[0].name(), &keys.collect::<Vec<_>>());
+    for waiters in locks() {
+        call = call.arg((channel(waiters[0].name()), waiters.len()));
+        for step in waiters {
+            if let Step::Heartbeat(_, owner) = step {
+                call = call.arg(owner.as_str());
+            }
+        }
+    }
+    call
 }
 
 fn force_unlock(name: &LockName) -> Option<ScriptCall> {

@@ -48,7 +48,7 @@ impl Redis {
                 let (topology, call) = (topology.clone(), call(lines));
                 let options = CallOptions { can_split: lines.len() > 1, ..options };
                 async move {
-                    let call = call?;
+                    let call = Arc::new(call?);
                     decode(&call, topology.call(&call, options).await?)
                 }
                 .boxed()
@@ -79,7 +79,7 @@ impl Store for Redis {
         }
         let StepOptions { limit, replicas, caller } = options;
         let call = match steps::script_call(slice::from_ref(&step)) {
-            Ok(call) => call.for_caller(caller),
+            Ok(call) => Arc::new(call.for_caller(caller)),
             Err(failure) => return ready(Err(failure)).boxed(),
         };
         let (topology, options) = (self.topology.clone(), CallOptions { limit, replicas, can_split: false });
@@ -97,6 +97,10 @@ impl Store for Redis {
             Topology::One(node) => node.subscriber().subscribe(name),
             Topology::Cluster(cluster) => cluster.subscribe(name),
         }
+    }
+
+    fn shares_fair_subscriptions(&self) -> bool {
+        true
     }
 
     fn unsubscribe(&self, name: &LockName) {
@@ -153,7 +157,7 @@ impl Topology {
     }
 
     /// Sends a call to the server that has its keys.
-    pub(crate) async fn call(&self, call: &ScriptCall, options: CallOptions) -> Result<Reply, Failure> {
+    pub(crate) async fn call(&self, call: &Arc<ScriptCall>, options: CallOptions) -> Result<Reply, Failure> {
         match self {
             Self::One(node) => match node.call(call, false, options).await {
                 Ok(reply) => Ok(reply),

@@ -1,8 +1,13 @@
-use std::sync::{Arc, Weak};
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use turnlock_core::LockName;
+use turnlock_core::model::Reply;
 
 use crate::failure::{Failure, FailureKind, Sent};
 
@@ -108,25 +113,70 @@ impl StepOptions {
 /// A step that was sent completes without it. A step that still waits to join a batch or a `WAIT` is not sent
 /// after the caller was dropped.
 #[derive(Clone, Debug)]
-pub struct Caller(Option<Weak<()>>);
+pub struct Caller(Option<Arc<dyn Presence>>);
+
+/// Knows whether the future of a caller was dropped.
+pub trait Presence: fmt::Debug + Send + Sync {
+    /// Returns `true` if the caller was dropped.
+    fn is_gone(&self) -> bool;
+}
+
+/// `true` if the caller was dropped.
+impl Presence for AtomicBool {
+    fn is_gone(&self) -> bool {
+        self.load(Ordering::Acquire)
+    }
+}
 
 impl Caller {
     /// The engine itself, which is never dropped.
     pub const ENGINE: Self = Self(None);
 
-    /// The owner of `alive`, until it is dropped.
-    pub fn with(alive: &Arc<()>) -> Self {
-        Self(Some(Arc::downgrade(alive)))
+    /// The caller whose presence this is.
+    pub fn with(presence: Arc<dyn Presence>) -> Self {
+        Self(Some(presence))
     }
 
     /// Returns `true` if the caller was dropped.
     pub fn is_gone(&self) -> bool {
-        self.0.as_ref().is_some_and(|alive| alive.strong_count() == 0)
+        self.0.as_ref().is_some_and(|presence| presence.is_gone())
     }
 }
 
 /// A step under way.
 ///
-/// It does nothing until it is polled. After that the step is completed, even if the future is dropped. It is polled on
-/// the runtime of the client, so it can use its timers.
+/// It does nothing until it is polled. Once the step is sent, it is completed even if the future is dropped; a step that
+/// was not sent yet need not be. It is polled on the runtime of the client, so it can use its timers.
 pub type ReplyFuture<T> = BoxFuture<'static, Result<StepReply<T>, Failure>>;
+
+/// A step under way whose reply is of a known type. Does nothing until it is polled, as [`ReplyFuture`].
+pub struct TypedCall<T> {
+    call: ReplyFuture<Reply>,
+    /// Returns a reply of another type as it is.
+    convert: fn(Reply) -> Result<T, Reply>,
+}
+
+impl<T> TypedCall<T> {
+    pub(crate) fn new(call: ReplyFuture<Reply>, convert: fn(Reply) -> Result<T, Reply>) -> Self {
+        Self { call, convert }
+    }
+}
+
+impl<T> Future for TypedCall<T> {
+    type Output = Result<StepReply<T>, Failure>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let convert = self.convert;
+        self.call.as_mut().poll(context).map(|reply| {
+            // Only a bug in a store gives a step the reply of another.
+            let unexpected = |reply| Failure::unavailable(format!("unexpected reply to a step: {reply:?}"));
+            reply?.try_map(|value| convert(value).map_err(unexpected))
+        })
+    }
+}
+
+impl<T> fmt::Debug for TypedCall<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TypedCall").finish_non_exhaustive()
+    }
+}

@@ -7,20 +7,25 @@
 //! | Windows | `std::time::Instant` | yes |
 //! | others | `std::time::Instant` | as the system's monotonic clock does |
 //!
-//! In a test that pauses tokio's clock and uses a memory store, it follows tokio's clock instead.
+//! In a test that pauses tokio's clock and uses a memory store, it follows tokio's clock instead; so it does in a
+//! [`simulation`].
 
 use std::sync::OnceLock;
 use std::time::Instant;
 
-use tokio::runtime::Handle;
 use turnlock_core::Moment;
 use turnlock_core::model::Now;
+
+use crate::simulation;
 
 /// The same time on both clocks, once this process follows tokio's.
 static FOLLOWED: OnceLock<(Instant, Moment)> = OnceLock::new();
 
 /// The current time.
 pub fn now() -> Moment {
+    if let Some(simulated) = simulation::now() {
+        return simulated;
+    }
     match FOLLOWED.get() {
         None => system_now(),
         Some((instant, moment)) => {
@@ -43,26 +48,14 @@ pub fn both() -> Now {
 ///
 /// The whole process follows it.
 pub fn follow_if_paused() {
-    if is_paused() {
+    if !simulation::is_running() && simulation::is_paused() {
         FOLLOWED.get_or_init(|| (Instant::now(), system_now()));
     }
 }
 
 /// Returns `true` if tokio's clock is followed, and paused on the current runtime.
 pub fn is_followed_and_paused() -> bool {
-    FOLLOWED.get().is_some() && is_paused()
-}
-
-/// A paused clock does not move while the system's does.
-fn is_paused() -> bool {
-    if Handle::try_current().is_err() {
-        return false;
-    }
-    let (paused, running) = (tokio::time::Instant::now(), Instant::now());
-    while Instant::now() == running {
-        std::hint::spin_loop();
-    }
-    tokio::time::Instant::now() == paused
+    simulation::is_running() || (FOLLOWED.get().is_some() && simulation::is_paused())
 }
 
 #[cfg(unix)]
@@ -91,6 +84,36 @@ fn system_now() -> Moment {
 
 /// The wall clock in microseconds since 1970, only for values that several processes compare.
 pub fn wall_micros() -> u64 {
+    if let Some(simulated) = simulation::wall_micros() {
+        return simulated;
+    }
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::simulation::{Simulation, is_running};
+
+    #[test]
+    fn in_simulations_clocks_start_at_the_same_time_and_follow_them() {
+        let run = || {
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+            runtime.expect("a runtime").block_on(async {
+                let simulation = Simulation::start();
+                let start = (now(), wall_micros());
+                tokio::time::sleep(Duration::from_secs(90)).await;
+                assert_eq!(now(), start.0 + Duration::from_secs(90));
+                assert_eq!(wall_micros(), start.1 + 90_000_000);
+                drop(simulation);
+                start
+            })
+        };
+        assert_eq!(run(), run());
+        assert!(!is_running());
+    }
 }

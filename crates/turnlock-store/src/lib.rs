@@ -15,8 +15,11 @@
 //! | `memory` | the memory store |
 //! | `settings` | one list of settings for code, URLs and files: [`settings!`] |
 //! | [`clock`] | the clock behind every lease |
+//! | [`simulation`] | clients on simulated time, for tests |
 //!
 //! The interface may change with every version before 1.0.
+
+#![forbid(unsafe_code)]
 
 mod call;
 pub mod clock;
@@ -26,9 +29,10 @@ mod failure;
 mod memory;
 pub mod row;
 mod settings;
+pub mod simulation;
 mod store;
 
-pub use call::{Caller, ReplyFuture, StepOptions, StepReply};
+pub use call::{Caller, Presence, ReplyFuture, StepOptions, StepReply, TypedCall};
 pub use directory::{Directory, FoundKeys, MAX_RECORD_LEN, Search};
 pub use examination::{ClientProfile, Examination, Finding, Level, ReleaseMessages, Topic};
 pub use failure::{Cause, Failure, FailureKind, OpenError, Sent};

@@ -101,10 +101,11 @@ impl MemoryStore {
         let clients = self.0.clients.lock().clone();
         let mut notified = 0;
         for client in clients.iter().filter_map(Weak::upgrade) {
+            let mut is_concerned = false;
             for name in &freed {
-                client.freed(name);
+                is_concerned |= client.freed(name);
             }
-            notified += 1;
+            notified += u32::from(is_concerned);
         }
         Ok((replies, notified))
     }
@@ -159,6 +160,10 @@ impl Store for Memory {
     fn subscribe(&self, _: &LockName) -> BoxFuture<'static, ()> {
         // Every client is notified of every release, and wakes its own waiters.
         Box::pin(ready(()))
+    }
+
+    fn shares_fair_subscriptions(&self) -> bool {
+        true
     }
 
     fn unsubscribe(&self, _: &LockName) {}

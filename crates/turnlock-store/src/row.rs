@@ -7,7 +7,7 @@
 //! the rows that are replaced by compare-and-set. If another client was faster, it reads the rows again, and executes
 //! the same steps again: nothing else was changed.
 
-use std::collections::hash_map::Entry;
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::BuildHasher;
 use std::time::{Duration, UNIX_EPOCH};
@@ -87,7 +87,7 @@ struct Loaded {
 ///
 /// A failure of the table. Nothing must be committed then.
 pub fn execute(table: &mut impl Table, steps: &[Step], now: Now, me: ClientId) -> Result<Executed, Failure> {
-    let mut rows = HashMap::new();
+    let mut rows = BTreeMap::new();
     let mut executed = Executed { replies: Vec::with_capacity(steps.len()), freed: Vec::new() };
     for step in steps {
         let name = step.name();

@@ -8,10 +8,9 @@ use turnlock_core::model::{
 };
 use turnlock_core::{Lease, LockName, OwnerId};
 
-use crate::call::{ReplyFuture, StepOptions, StepReply};
+use crate::call::{ReplyFuture, StepOptions, StepReply, TypedCall};
 use crate::directory::Directory;
 use crate::examination::Examination;
-use crate::failure::Failure;
 
 /// A store of locks, as one client uses it.
 ///
@@ -22,7 +21,7 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// Executes one step, atomically, and waits at most [`limit`](StepOptions::limit) for the reply.
     ///
     /// A step may arrive twice or late: the [model](turnlock_core::model) says what it does then. A grant, or a lease
-    /// that is set, which too few replicas acknowledge is a failure that [took effect](Failure::took_effect).
+    /// that is set, which too few replicas acknowledge is a failure that [took effect](crate::Failure::took_effect).
     ///
     /// A store that does not serve a kind, or a lease, refuses the step with
     /// [`FailureKind::Unsupported`](crate::FailureKind::Unsupported).
@@ -44,6 +43,14 @@ pub trait Store: Send + Sync + fmt::Debug {
     ///
     /// Ready when later releases reach [`Signals::freed`]. Gives up silently after a while, since waiters also poll.
     fn subscribe(&self, name: &LockName) -> BoxFuture<'static, ()>;
+
+    /// Returns `true` if the waiters of a client for a fair lock can share a subscription.
+    ///
+    /// It is a subscription to [`LockName::for_client_of`], and reports the name of the waiter to
+    /// [`Signals::freed`]. Otherwise each of them subscribes to a name of its own: [`LockName::for_waiter`].
+    fn shares_fair_subscriptions(&self) -> bool {
+        false
+    }
 
     /// Ends the subscription to `name`. The store may keep it for a moment.
     fn unsubscribe(&self, name: &LockName);
@@ -71,8 +78,8 @@ impl Examination for Nothing {}
 
 /// The events that a store reports. Each is a hint to check again, never a grant.
 pub trait Signals: Send + Sync {
-    /// A release of `name` was published.
-    fn freed(&self, name: &LockName);
+    /// A release of `name` was published. Returns `false` if the client does not use this name.
+    fn freed(&self, name: &LockName) -> bool;
 
     /// A connection broke or was re-established: holds should be confirmed.
     fn connection_changed(&self);
@@ -88,15 +95,11 @@ macro_rules! typed_calls {
         /// The steps as typed calls.
         impl dyn Store + '_ {
             $($(#[$doc])*
-            pub fn $name(&self, $($arg: $type,)* $options: $options_type)
-                -> impl Future<Output = Result<StepReply<$reply>, Failure>> + Send + 'static + use<> {
-                let call = self.call($step, $options_value);
-                async move {
-                    call.await?.try_map(|value| match value {
-                        $pattern => Ok($value),
-                        other => Err(unexpected(&other)),
-                    })
-                }
+            pub fn $name(&self, $($arg: $type,)* $options: $options_type) -> TypedCall<$reply> {
+                TypedCall::new(self.call($step, $options_value), |reply| match reply {
+                    $pattern => Ok($value),
+                    other => Err(other),
+                })
             })*
         }
     };
@@ -129,11 +132,6 @@ typed_calls! {
         = Step::Inspect(name.clone()), StepOptions::of_engine(limit, 0), Reply::Snapshot(value) => value;
 }
 
-/// A reply that does not belong to its step. Only a bug in a store gets here.
-fn unexpected(reply: &Reply) -> Failure {
-    Failure::unavailable(format!("unexpected reply to a step: {reply:?}"))
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -141,7 +139,7 @@ mod tests {
     use turnlock_core::{ClientId, Kind, Moment};
 
     use super::*;
-    use crate::failure::{FailureKind, Sent};
+    use crate::failure::{Failure, FailureKind, Sent};
 
     /// Replies by the name of the step, later steps with earlier moments. It has no directory.
     #[derive(Debug)]

@@ -15,6 +15,7 @@
 
 // Panicking is how this crate reports errors: a `# Panics` section on each function would add nothing.
 #![allow(clippy::missing_panics_doc)]
+#![forbid(unsafe_code)]
 
 #[cfg(feature = "conformance")]
 pub mod conformance;

@@ -105,10 +105,11 @@ mod store {
         let here = clients.iter().filter(|(other, _)| other == path && !freed.is_empty());
         let mut notified = 0;
         for signals in here.filter_map(|(_, signals)| signals.upgrade()) {
+            let mut is_concerned = false;
             for name in &freed {
-                signals.freed(name);
+                is_concerned |= signals.freed(name);
             }
-            notified += 1;
+            notified += u32::from(is_concerned);
         }
         Ok(StepReply { notified: Some(notified), ..StepReply::new(replies, sent) })
     }

@@ -3,6 +3,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 use turnlock_core::{ClientId, OwnerId};
+use turnlock_store::simulation;
 
 /// The host, process and label of a client, for people who inspect locks.
 ///
@@ -122,6 +123,15 @@ fn sanitized(text: &str) -> String {
     let shown =
         |character: char| if character.is_control() { char::REPLACEMENT_CHARACTER } else { character };
     text.chars().take(MAX_TEXT_CHARS).map(shown).collect()
+}
+
+/// Returns random bytes for an id: from the system or, in a simulation, from its seed.
+pub(crate) fn random_bytes() -> [u8; 16] {
+    if simulation::is_running() {
+        fastrand::u128(..).to_le_bytes()
+    } else {
+        uuid::Uuid::new_v4().into_bytes()
+    }
 }
 
 fn to_millis(time: SystemTime) -> u64 {

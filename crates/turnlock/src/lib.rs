@@ -79,6 +79,7 @@
 //! is the owner, as in Java.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
+#![forbid(unsafe_code)]
 
 #[macro_use]
 mod delegate;
@@ -86,6 +87,8 @@ mod delegate;
 mod admin;
 pub mod blocking;
 mod client;
+#[cfg(test)]
+mod clock;
 mod config;
 mod engine;
 mod error;
@@ -114,4 +117,5 @@ pub use turnlock_core::{ClientId, Glob, LeaseError, NameError, OwnerId};
 #[cfg(feature = "redis")]
 pub use turnlock_redis::{ClusterMessages, Tls};
 pub use turnlock_store::MemoryStore;
+#[cfg(not(test))]
 pub(crate) use turnlock_store::clock;

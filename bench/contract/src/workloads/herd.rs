@@ -14,7 +14,7 @@ use crate::tally::Tally;
 pub(super) async fn run<P: Participant>(participant: P, settings: &Settings) -> Result<(), String> {
     let mut input = DriverInput::ready();
     input.next().await;
-    let lock = participant.lock(&settings.lock);
+    let lock = participant.first_lock(&settings.lock);
     let held = participant.acquire(&lock).await?;
     let acquired = Instant::now();
     let released_at = Arc::new(AtomicU64::new(u64::MAX));

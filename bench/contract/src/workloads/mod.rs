@@ -26,7 +26,7 @@ pub(crate) async fn run<P: Participant>(participant: P, settings: &Settings) -> 
 
 async fn warm_up<P: Participant>(participant: &P, settings: &Settings) -> Result<(), String> {
     // Processes that warm up at the same time must not contend.
-    let lock = participant.lock(&format!("{}:warm:{}", settings.lock, std::process::id()));
+    let lock = participant.first_lock(&format!("{}:warm:{}", settings.lock, std::process::id()));
     for _ in 0..settings.warm_up {
         let held = participant.acquire(&lock).await?;
         participant.release(&lock, held).await?;

@@ -12,10 +12,12 @@ const BOTTOM: f64 = 48.0;
 const LABEL_DISTANCE: f64 = 15.0;
 
 /// The colour of each participant, readable on a light and on a dark background.
-const COLOURS: [(&str, &str); 7] = [
+const COLOURS: [(&str, &str); 9] = [
     ("turnlock", "#e5484d"),
+    ("turnlock fair", "#d6679a"),
     ("bare", "#8b8d98"),
     ("redisson", "#3e7bd6"),
+    ("redisson fair", "#4aa8d8"),
     ("rslock", "#c98a00"),
     ("redsync", "#1c9d8c"),
     ("redis-py", "#8e5bd0"),

@@ -26,7 +26,13 @@ impl Participant for RsLock {
         if !settings.is_default_kind() {
             return Err(Refusal::Unsupported(format!("rslock has no lock of kind {}", settings.kind)));
         }
-        Ok(Self { manager: LockManager::new(vec![settings.url()]), lease: settings.lease() })
+        let manager = if settings.cluster.is_empty() {
+            LockManager::new(vec![settings.url()])
+        } else {
+            let manager = LockManager::new_cluster(settings.cluster_urls());
+            manager.map_err(|error| Refusal::Failed(error.to_string()))?
+        };
+        Ok(Self { manager, lease: settings.lease() })
     }
 
     fn lock(&self, name: &str) -> String {

@@ -9,7 +9,7 @@ use turnlock::LostReason;
 /// |---|---|---|
 /// | `waiting` | the lock was not granted at once | |
 /// | `acquired` | the lock is held | `owner`, `token` (number or null), `waited_ms` |
-/// | `started` | the command runs | `pid` |
+/// | `started` | the command is executed; absent if it cannot be, or is killed before | `pid` |
 /// | `signal` | a signal was received | `signal` (`"TERM"`), `forwarded`: whether it was forwarded to the command |
 /// | `losing` | the lock is about to end, and the command was sent TERM | `cause`, `reason`, `left_ms` until KILL |
 /// | `lost` | the lock is no longer held | `cause`, `reason`, `left_ms` until KILL if the command was sent TERM now, or null |
@@ -31,7 +31,7 @@ pub(crate) enum Event<'a> {
         waited_ms: u128,
     },
     Started {
-        pid: u32,
+        pid: i32,
     },
     Signal {
         signal: String,

@@ -8,16 +8,16 @@ use turnlock::{Client, Error, LostReason};
 
 use super::countdown::Countdown;
 use super::event::{Event, LossCause};
-use super::exec_helper;
 use super::held_lock::HeldLock;
 use super::lock_target::{LockTarget, WaitLimit};
 use super::reporter::Reporter;
 use super::run_lease::RunLease;
 use super::running_command::RunningCommand;
 use super::signals::{ReceivedSignal, Signals, name_of};
-use super::supervisor::{CommandExit, Supervisor};
+use super::supervisor::{CommandError, CommandExit, Supervisor};
 use super::waiting_line::WaitStatus;
 use crate::arguments::StoreArguments;
+use crate::escape::escape_message;
 use crate::run_arguments::{OnLost, RunArguments};
 use crate::{exit_code, store};
 
@@ -156,7 +156,7 @@ impl LockedRun<'_> {
         let RunArguments { on_lost, kill_after, command: command_line, .. } = self.arguments;
         let lease = RunLease::of(self.arguments);
         let token = lock.token().map(|token| token.to_string());
-        let variables = [
+        let variables = vec![
             ("TURNLOCK_NAME", Some(self.name.to_owned())),
             ("TURNLOCK_OWNER", Some(lock.owner())),
             // Removed if this lock has no token: an inherited one belongs to an outer lock.
@@ -169,18 +169,19 @@ impl LockedRun<'_> {
             self.reporter.report(&Event::Lost { cause, left_ms: None });
             return Ok(CommandOutcome::NotStarted);
         }
-        let command = match RunningCommand::start(command_line, &variables) {
-            Ok(command) => command,
-            Err(error) => {
-                let (message, code) = exec_helper::spawn_error(&command_line[0], &error);
-                self.reporter.report_spawn_error(&message);
-                return Ok(CommandOutcome::SpawnFailed(code));
-            }
-        };
-        self.reporter.report(&Event::Started { pid: command.pid() });
+        let command =
+            RunningCommand::start(command_line.clone(), variables).context("cannot start a thread")?;
         let countdown = Countdown::new(*on_lost, *kill_after, lease.duration());
         let supervisor = Supervisor { command, lock, signals, countdown, lease, reporter: self.reporter };
-        Ok(CommandOutcome::Exited(supervisor.run().await.context("cannot wait for the command")?))
+        match supervisor.run().await {
+            Ok(exit) => Ok(CommandOutcome::Exited(exit)),
+            Err(CommandError::Wait(error)) => Err(error).context("cannot wait for the command"),
+            Err(CommandError::Spawn(error)) => {
+                let program = command_line[0].display();
+                self.reporter.report_spawn_error(&escape_message(&format!("cannot run {program}: {error}")));
+                Ok(CommandOutcome::SpawnFailed(exit_code::of_spawn_error(&error)))
+            }
+        }
     }
 
     async fn release(&self, lock: HeldLock, signals: &mut Signals) -> Release {
@@ -366,7 +367,7 @@ mod tests {
     async fn no_command_is_started_under_an_expired_lock() {
         let line = ["turnlock", "run", "--quiet", "--lease", "50ms", "name", "true"];
         let Command::Run(arguments) = Arguments::parse_from(line).command else { panic!("not a run") };
-        let reporter = Reporter::new("name", &arguments).unwrap();
+        let reporter = Reporter::new("name", &arguments);
         let run =
             LockedRun { name: "name", arguments: &arguments, reporter: &reporter, started: Instant::now() };
         let client = Client::connect("memory://").await.unwrap();

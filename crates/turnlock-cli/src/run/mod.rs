@@ -2,7 +2,6 @@
 
 mod countdown;
 mod event;
-mod exec_helper;
 mod held_lock;
 mod lock_target;
 mod locked_run;
@@ -12,6 +11,7 @@ mod reporter;
 mod run_lease;
 mod running_command;
 mod signals;
+mod spawn;
 mod stderr_writer;
 mod supervisor;
 mod waiting_line;
@@ -25,7 +25,6 @@ use clap::error::ErrorKind;
 use crate::arguments::{Arguments, StoreArguments};
 use crate::run_arguments::RunArguments;
 use crate::{exit_code, store};
-pub(crate) use exec_helper::exec_if_helper;
 use locked_run::LockedRun;
 use reporter::Reporter;
 use run_lease::RunLease;
@@ -39,7 +38,7 @@ pub(crate) async fn run(store: &StoreArguments, arguments: RunArguments) -> anyh
         Ok(name) => name,
         Err(error) => return Ok(exit_code::report_usage(&error)),
     };
-    let reporter = Reporter::new(name, &arguments)?;
+    let reporter = Reporter::new(name, &arguments);
     let run = LockedRun { name, arguments: &arguments, reporter: &reporter, started: Instant::now() };
     let code = run.perform(store).await.unwrap_or_else(|error| {
         reporter.report_error(&error);

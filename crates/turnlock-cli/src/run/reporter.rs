@@ -40,13 +40,13 @@ struct JsonEvent<'a> {
 }
 
 impl Reporter {
-    pub(crate) fn new(name: &str, arguments: &RunArguments) -> io::Result<Self> {
+    pub(crate) fn new(name: &str, arguments: &RunArguments) -> Self {
         let format = match arguments {
             RunArguments { json: true, .. } => Format::Json,
             RunArguments { quiet: true, .. } => Format::Quiet,
             _ => Format::Text,
         };
-        Ok(Self { name: name.to_owned(), format, stderr_writer: StderrWriter::start(io::stderr())? })
+        Self { name: name.to_owned(), format, stderr_writer: StderrWriter::new(io::stderr()) }
     }
 
     /// Reports an event: as JSON, or its message if it has one.

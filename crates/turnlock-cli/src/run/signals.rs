@@ -1,21 +1,27 @@
+use std::collections::VecDeque;
 use std::io;
 
 use rustix::process::Signal;
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
-use signal_hook::iterator::SignalsInfo;
+use signal_hook::iterator::backend::SignalDelivery;
 use signal_hook::iterator::exfiltrator::WithOrigin;
 use signal_hook::iterator::exfiltrator::origin::Origin;
 use signal_hook::low_level::siginfo::Cause;
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::net::UnixStream;
 
-/// Signals that are forwarded to the command. While there is no command, they end the wait.
-const FORWARDED: [i32; 6] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2];
+/// The signals that have a handler.
+///
+/// All but `SIGCHLD` are forwarded to the command. While there is no command, they end the wait. The handler of `SIGCHLD`
+/// makes sure that it is not ignored: exit codes of children could not be read then.
+pub(crate) const HANDLED: [i32; 7] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD];
 
-/// Receives signals, in order, instead of their default action.
+/// Receives signals instead of their default action.
 ///
 /// A signal that was ignored when the program started stays ignored, here and in the command, so that `nohup` works.
 pub(crate) struct Signals {
-    received: UnboundedReceiver<ReceivedSignal>,
+    /// The handlers, and the socket through which they wake this task.
+    delivery: SignalDelivery<UnixStream, WithOrigin>,
+    received: VecDeque<ReceivedSignal>,
 }
 
 /// A signal and its sender.
@@ -29,29 +35,40 @@ pub(crate) struct ReceivedSignal {
 }
 
 impl Signals {
+    /// Installs the handlers. Must be called on the runtime.
     pub(crate) fn listen() -> io::Result<Self> {
         let ignored = ignored();
-        let handled = FORWARDED.into_iter().filter(|signal| ignored & mask_of(*signal) == 0);
-        // A handler for SIGCHLD makes sure that it is not ignored: exit codes of children could not be read then.
-        let mut signals = SignalsInfo::<WithOrigin>::new(handled.chain([SIGCHLD]))?;
-        let (sender, received) = unbounded_channel();
-        let listen = move || {
-            for origin in &mut signals {
-                let sent = decode(&origin).map(|signal| sender.send(signal));
-                if matches!(sent, Some(Err(_))) {
-                    return;
-                }
-            }
-        };
-        std::thread::Builder::new().name("signals".to_owned()).spawn(listen)?;
-        Ok(Self { received })
+        let handled =
+            HANDLED.into_iter().filter(|signal| *signal == SIGCHLD || ignored & mask_of(*signal) == 0);
+        let (read, write) = UnixStream::pair()?;
+        let delivery = SignalDelivery::with_pipe(read, write.into_std()?, WithOrigin::default(), handled)?;
+        Ok(Self { delivery, received: VecDeque::new() })
     }
 
     /// Waits for the next signal. Cancel safe: no signal is lost.
     pub(crate) async fn next(&mut self) -> ReceivedSignal {
-        match self.received.recv().await {
-            Some(signal) => signal,
-            None => std::future::pending().await,
+        loop {
+            if let Some(signal) = self.received.pop_front() {
+                return signal;
+            }
+            if self.wait_for_wakeup().await.is_err() {
+                return std::future::pending().await;
+            }
+            self.received.extend(self.delivery.pending().filter_map(|origin| decode(&origin)));
+        }
+    }
+
+    /// Waits until a handler has run. Reads all that the handlers wrote, so that the next wait does not end at once.
+    async fn wait_for_wakeup(&self) -> io::Result<()> {
+        let socket = self.delivery.get_read();
+        socket.readable().await?;
+        loop {
+            match socket.try_read(&mut [0; 64]) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            }
         }
     }
 }

@@ -1,9 +1,10 @@
+use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::pin::pin;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal};
 use turnlock::LostReason;
 
 use super::countdown::{Action, Countdown, LockState};
@@ -11,11 +12,14 @@ use super::event::{Event, LossCause};
 use super::held_lock::HeldLock;
 use super::reporter::Reporter;
 use super::run_lease::RunLease;
-use super::running_command::RunningCommand;
+use super::running_command::{Change, RunningCommand};
 use super::signals::{ReceivedSignal, Signals, name_of};
 
 /// How often to check whether the descendants of an ended command have exited.
 const DESCENDANT_POLL: Duration = Duration::from_millis(20);
+
+/// A command that runs for less is a short one, for which nothing is started that only longer ones need.
+const SHORT_RUN: Duration = Duration::from_millis(50);
 
 /// Supervises the running command: forwards signals, and ends it when its lock ends.
 pub(crate) struct Supervisor<'a> {
@@ -37,13 +41,23 @@ pub(crate) struct CommandExit {
     pub(crate) loss_reported: bool,
 }
 
+/// Why there is no exit code of the command.
+#[derive(Debug)]
+pub(crate) enum CommandError {
+    /// It could not be executed.
+    Spawn(io::Error),
+    /// It could not be waited for.
+    Wait(io::Error),
+}
+
 impl Supervisor<'_> {
     /// Runs until the command has exited.
-    pub(crate) async fn run(mut self) -> std::io::Result<CommandExit> {
+    pub(crate) async fn run(mut self) -> Result<CommandExit, CommandError> {
         let mut lost = None;
         let mut unreported_loss = None;
         let mut announced = pin!(self.lock.announce());
         let mut is_announced = false;
+        let short_until = Instant::now() + SHORT_RUN.min(self.lease.duration() / 10);
         let status = loop {
             let lock = LockState { valid_until: self.lock.valid_until(), lost };
             let action = self.countdown.next_action(Instant::now(), lock);
@@ -51,16 +65,25 @@ impl Supervisor<'_> {
             self.apply(action);
             self.report(action, lock, unreported_loss.take());
             let Action::Wait(until) = action else { continue };
+            let is_short = Instant::now() < short_until;
+            let until = if is_short { until.min(short_until) } else { until };
             tokio::select! {
                 biased;
-                status = self.command.wait() => break status?,
+                change = self.command.next() => match change {
+                    Change::Started(pid) => {
+                        self.reporter.report(&Event::Started { pid: pid.as_raw_nonzero().get() });
+                    }
+                    Change::SpawnFailed(error) => return Err(CommandError::Spawn(error)),
+                    Change::Exited(status) => break status.map_err(CommandError::Wait)?,
+                },
                 signal = self.signals.next() => self.forward(signal),
-                reason = self.lock.lost(), if lost.is_none() => {
+                // Needs a thread. Until then, `valid_until` alone ends the command.
+                reason = self.lock.lost(), if lost.is_none() && !is_short => {
                     unreported_loss = Some(reason);
                     lost = Some(reason);
                 }
                 // Only informs other clients since when the lock is held. A failure has no effect on the run.
-                _ = &mut announced, if !is_announced => is_announced = true,
+                _ = &mut announced, if !is_announced && !is_short => is_announced = true,
                 () = tokio::time::sleep_until(until.into()) => {}
             }
         };
@@ -102,8 +125,8 @@ impl Supervisor<'_> {
 
     fn forward(&mut self, received: ReceivedSignal) {
         // A signal of the terminal, or one that the command sent to its process group, has reached the command already.
-        let is_from_command =
-            received.sender.and_then(|sender| sender.try_into().ok()) == Some(self.command.pid());
+        let sender = received.sender.and_then(Pid::from_raw);
+        let is_from_command = sender.is_some() && sender == self.command.pid();
         let forwarded = !received.from_kernel && !is_from_command;
         if forwarded {
             self.command.signal(received.signal);

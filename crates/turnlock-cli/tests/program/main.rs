@@ -40,8 +40,10 @@ fn main() {
     let mut trials = Vec::new();
     for store in STORES {
         trials.extend(run::cases(store).map(|case| trial(store, "run", case, store.missing())));
-        let missing = store.missing().or_else(terminal::missing);
-        trials.extend(run::TERMINAL_CASES.iter().map(|case| trial(store, "run", *case, missing.clone())));
+        for (cases, missing_tool) in run::cases_with_tools() {
+            let missing = store.missing().or(missing_tool);
+            trials.extend(cases.iter().map(|case| trial(store, "run", *case, missing.clone())));
+        }
     }
     let mut arguments = Arguments::from_args();
     trials.extend(redisson::trials(&arguments));

@@ -42,10 +42,12 @@ impl FairLockState {
     /// A refused owner that waits is added at the end of the queue, or keeps its position. Only the first
     /// waiter gets the rest of the holder's lease: the others have nothing to do when it ends.
     pub fn acquire(&mut self, now: Now, claim: &Claim, options: &AcquireOptions) -> (Acquired, Notification) {
-        self.purge(now, Some(&claim.owner));
         let (owner, target) = (&claim.owner, claim.target);
-        let is_next = self.queue.front().is_none_or(|first| first.owner == *owner);
-        if self.is_held_by(now, owner) || (is_next && self.lock.is_free(now)) {
+        let is_free = target == 1 && self.lock.is_free(now);
+        if is_free {
+            self.purge(now, Some(owner));
+        }
+        if self.is_held_by(now, owner) || (is_free && self.is_next(owner)) {
             let reply = self.lock.acquire(now.moment, owner, target, options.lease);
             if reply == Acquired::Granted {
                 self.leave_queue(owner);
@@ -58,25 +60,46 @@ impl FairLockState {
         if options.waits && !self.refresh(now, owner) {
             self.queue.push_back(Waiter { owner: owner.clone(), alive_until: alive_until(now) });
         }
-        let is_next = self.queue.front().is_none_or(|first| first.owner == *owner);
-        let ttl = if is_next { self.lock.snapshot(now).ttl } else { None };
-        (Acquired::Busy { ttl }, Notification::None)
+        let reply = match self.is_next(owner) {
+            true => Acquired::Busy { ttl: self.lock.snapshot(now).ttl },
+            false if options.waits => Acquired::Queued,
+            false => Acquired::Busy { ttl: None },
+        };
+        (reply, Notification::None)
     }
 
     /// Lowers the count of `owner` to the target. Zero ends the hold, and removes the owner from the queue as
     /// well.
+    ///
+    /// If that ends the hold, and the first waiter is the [next](Claim::next) one of the claim, grants it the
+    /// lock.
     pub fn release(&mut self, now: Now, claim: &Claim) -> (Released, Notification) {
-        let purged = self.purge(now, None);
+        let next = claim.next.as_ref();
+        let purged = self.purge(now, next.map(|(owner, _)| owner));
         let (owner, target) = (&claim.owner, claim.target);
+        let was_first = self.queue.front().is_some_and(|first| first.owner == *owner);
         let left = target == 0 && self.leave_queue(owner);
         let reply = self.lock.release(now.moment, owner, target);
+        if reply == Released::Freed && next.is_some_and(|(next, _)| next == owner) {
+            self.queue.push_front(Waiter { owner: owner.clone(), alive_until: alive_until(now) });
+            return (reply, Notification::None);
+        }
+        if let (Released::Freed, Some((next, lease))) = (reply, next)
+            && self.queue.front().is_some_and(|first| first.owner == *next)
+        {
+            self.lock.acquire(now.moment, next, 1, *lease);
+            self.queue.pop_front();
+            return (Released::PassedOn, Notification::None);
+        }
         let notification = match reply {
             Released::Freed => self.notify_first(),
             // The waiter that left may be the one that was notified when the lock became free.
-            Released::NotHeld if target == 0 && (left || purged) && self.lock.is_free(now) => {
+            Released::NotHeld
+                if target == 0 && ((left || purged) && self.lock.is_free(now) || left && was_first) =>
+            {
                 self.notify_first()
             }
-            Released::NotHeld | Released::StillHeld => Notification::None,
+            _ => Notification::None,
         };
         (reply, notification)
     }
@@ -134,6 +157,11 @@ impl FairLockState {
         let dead = self.queue.iter().take_while(is_dead).count();
         self.queue.drain(..dead);
         dead > 0
+    }
+
+    /// Returns `true` if no other waiter is before `owner`.
+    fn is_next(&self, owner: &OwnerId) -> bool {
+        self.queue.front().is_none_or(|first| first.owner == *owner)
     }
 
     /// Records a heartbeat of `owner`. Returns `false` if it is not in the queue.
@@ -217,7 +245,7 @@ mod tests {
             let mut fixture = Self { state: FairLockState::default(), name, millis: 0 };
             assert_eq!(fixture.queue_for("a"), Acquired::Granted);
             for waiter in waiters {
-                assert!(matches!(fixture.queue_for(waiter), Acquired::Busy { .. }));
+                assert!(matches!(fixture.queue_for(waiter), Acquired::Busy { .. } | Acquired::Queued));
             }
             fixture
         }
@@ -245,6 +273,13 @@ mod tests {
             self.state.release(now, &Claim::new(&self.name, &owner, target))
         }
 
+        /// Releases what `owner` holds, and names `next`.
+        fn pass_on(&mut self, owner: &str, next: &str) -> (Released, Notification) {
+            let next = Some((OwnerId::from_wire(next), Lease::WATCHDOG));
+            let claim = Claim::new(&self.name, &OwnerId::from_wire(owner), 0);
+            self.state.release(self.now(), &Claim { next, ..claim })
+        }
+
         fn heartbeat(&mut self, owner: &str) -> (QueuePosition, Notification) {
             let now = self.now();
             self.state.heartbeat(now, &OwnerId::from_wire(owner))
@@ -268,11 +303,11 @@ mod tests {
     fn waiters_acquire_in_the_order_of_arrival() {
         let mut fixture = Fixture::held_by_a(&["b", "c"]);
         assert_eq!(fixture.queue_for("b"), busy(Some(30_000)), "a repeated request keeps its position");
-        assert_eq!(fixture.queue_for("c"), busy(None), "only the first waiter gets the lease");
+        assert_eq!(fixture.queue_for("c"), Acquired::Queued, "only the first waiter gets the lease");
         assert_eq!(fixture.acquire("d", 1, false), busy(None));
         assert_eq!(fixture.queue(), ["b", "c"], "an owner that does not wait is not queued");
         assert_eq!(fixture.release("a", 0), (Released::Freed, notify("b")));
-        assert_eq!(fixture.queue_for("c"), busy(None), "no waiter overtakes the first");
+        assert_eq!(fixture.queue_for("c"), Acquired::Queued, "no waiter overtakes the first");
         assert_eq!(
             fixture.heartbeat("c"),
             (QueuePosition::InQueue, notify("b")),
@@ -297,6 +332,27 @@ mod tests {
             "a repeated request finds nothing"
         );
         assert_eq!(fixture.queue(), ["d"]);
+    }
+
+    #[test]
+    fn a_first_waiter_that_leaves_tells_the_next_that_it_is_first() {
+        let mut fixture = Fixture::held_by_a(&["b", "c"]);
+        assert_eq!(fixture.release("b", 0), (Released::NotHeld, notify("c")));
+        assert_eq!(fixture.queue_for("c"), busy(Some(30_000)));
+    }
+
+    #[test]
+    fn a_release_passes_the_lock_on_to_the_named_waiter_only_if_it_is_first() {
+        let mut fixture = Fixture::held_by_a(&["b", "c"]);
+        assert_eq!(fixture.pass_on("x", "b"), (Released::NotHeld, Notification::None), "not the holder");
+        assert_eq!(fixture.pass_on("a", "b"), (Released::PassedOn, Notification::None));
+        assert_eq!(fixture.pass_on("a", "c"), (Released::NotHeld, Notification::None), "a copy does nothing");
+        assert_eq!(fixture.pass_on("b", "b"), (Released::Freed, Notification::None), "back to the head");
+        assert_eq!(fixture.queue(), ["b", "c"]);
+        assert_eq!(fixture.queue_for("b"), Acquired::Granted);
+        assert_eq!(fixture.pass_on("b", "d"), (Released::Freed, notify("c")), "another waiter is first");
+        assert_eq!(fixture.queue_for("c"), Acquired::Granted);
+        assert!(fixture.queue().is_empty());
     }
 
     #[test]

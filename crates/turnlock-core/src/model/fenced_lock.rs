@@ -1,4 +1,5 @@
 use super::{Acquired, LockState, Model, Notification, Now, Owners, Reply, Snapshot, Step};
+use crate::planted::Bug;
 use crate::{Kind, Lease, OwnerId};
 
 /// The state of a reentrant lock and of its fencing token, which outlives every hold.
@@ -27,7 +28,8 @@ impl FencedLockState {
     ) -> Acquired {
         match self.lock.acquire(now.moment, owner, target, lease) {
             Acquired::Granted => {
-                self.token = (self.token + 1).max(now.wall).max(highest + 1);
+                let floor = if Bug::TokenWithoutFloor.is_planted() { 0 } else { now.wall.max(highest + 1) };
+                self.token = (self.token + 1).max(floor);
                 Acquired::GrantedWith { token: self.token }
             }
             refusal => refusal,

@@ -2,6 +2,7 @@ use super::{
     Acquired, HolderSnapshot, Model, Notification, Now, Owners, Released, Renewed, Reply, Role, Snapshot,
     Step,
 };
+use crate::planted::Bug;
 use crate::{Kind, Lease, Moment, OwnerId};
 
 /// The state of a reentrant lock: at most one owner, its hold count, and its expiry.
@@ -51,6 +52,11 @@ impl LockState {
 
     /// Lowers the count of `owner` to `target`; zero ends the hold. Never begins a hold.
     pub fn release(&mut self, now: Moment, owner: &OwnerId, target: u32) -> Released {
+        self.expire_by(now);
+        if Bug::ReleaseCreates.is_planted() && self.hold.is_none() {
+            self.hold = Some(Hold { owner: owner.clone(), count: 1, expires: Moment::NEVER });
+            return Released::NotHeld;
+        }
         let Some(hold) = self.held_by(now, owner) else { return Released::NotHeld };
         if target == 0 {
             self.hold = None;
@@ -62,6 +68,9 @@ impl LockState {
 
     /// Extends the lease of `owner`, never shortens it. With `lease` of `None`, only checks that it is held.
     pub fn renew(&mut self, now: Moment, owner: &OwnerId, lease: Option<Lease>) -> Renewed {
+        if Bug::RenewalCreates.is_planted() && self.held_by(now, owner).is_none() {
+            self.hold = Some(Hold { owner: owner.clone(), count: 1, expires: now });
+        }
         let Some(hold) = self.held_by(now, owner) else { return Renewed::NotHeld };
         let Some(lease) = lease else { return Renewed::Renewed };
         hold.expires = hold.expires.max(now + lease.as_duration());

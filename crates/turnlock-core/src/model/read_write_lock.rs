@@ -4,6 +4,7 @@ use super::{
     AcquireOptions, Acquired, Claim, HolderSnapshot, Model, Notification, Now, Owners, Released, Renewed,
     Reply, Role, Snapshot, Step,
 };
+use crate::planted::Bug;
 use crate::{Kind, Lease, Moment, OwnerId};
 
 #[cfg(test)]
@@ -55,7 +56,7 @@ impl ReadWriteLockState {
 
     /// Acquires the read side, or raises the count of the owner's hold there. Leases are never shortened.
     fn acquire_read(&mut self, now: Moment, claim: &Claim, lease: Lease) -> Acquired {
-        let (owner, target, under) = (&claim.owner, claim.target, claim.under.as_ref());
+        let (owner, target, under) = (&claim.owner, claim.target, claim.under.as_deref());
         let until = now + lease.as_duration();
         if let Some(reader) = self.unexpired_reader(now, owner) {
             reader.count = reader.count.max(target);
@@ -97,7 +98,8 @@ impl ReadWriteLockState {
             Some(_) => return busy,
             None => {}
         }
-        if self.readers.iter().any(|reader| !reader.is_expired(now)) {
+        let has_readers = self.readers.iter().any(|reader| !reader.is_expired(now));
+        if has_readers && !Bug::WriterIgnoresReaders.is_planted() {
             if options.waits && self.waiting.as_ref().is_none_or(|intent| intent.owner == *owner) {
                 self.waiting = Some(WriterIntent { owner: owner.clone(), until: now + Self::WRITER_INTENT });
             }

@@ -50,6 +50,10 @@ pub enum Acquired {
         /// The longest time that they may still hold it. `None` if unknown or unlimited.
         ttl: Option<Duration>,
     },
+    /// As [`Busy`](Self::Busy), and the owner is in the queue of a fair lock behind other waiters.
+    ///
+    /// They notify it when it is its turn.
+    Queued,
     /// A reentry found no hold of this owner: the outer hold is lost.
     Gone,
 }
@@ -59,6 +63,8 @@ pub enum Acquired {
 pub enum Released {
     /// The hold ended.
     Freed,
+    /// The hold ended, and the [next](super::Claim::next) waiter was granted the lock.
+    PassedOn,
     /// The owner still holds the lock, with the target count.
     StillHeld,
     /// The owner did not hold the lock. Nothing changed.

@@ -1,6 +1,7 @@
 use super::requests::Requests;
 use super::{Acquired, Claim, CounterOp, Model, Notification, Now, Owners, Released, Reply, Snapshot, Step};
 use crate::OwnerId;
+use crate::planted::Bug;
 
 /// The state of a semaphore: a number of free permits, and the outcomes of recent requests.
 ///
@@ -55,11 +56,13 @@ impl SemaphoreState {
     /// returns its permits even if the store has forgotten the hold, since it may have outlasted the memory.
     pub fn release(&mut self, now: Now, claim: &Claim) -> (Released, Notification) {
         let permits = match self.holds.outcome(now.moment, &claim.owner) {
-            Some(Hold::Released) => return (Released::Freed, Notification::None),
+            Some(Hold::Released) if !Bug::PermitsReleasedTwice.is_planted() => {
+                return (Released::Freed, Notification::None);
+            }
             Some(Hold::Cancelled) => return (Released::NotHeld, Notification::None),
             Some(Hold::Taken(permits)) => Some(permits),
             None if claim.unsure => None,
-            None => Some(claim.permits),
+            None | Some(Hold::Released) => Some(claim.permits),
         };
         if let (Some(free), Some(permits)) = (&mut self.free, permits) {
             *free = free.saturating_add(i64::from(permits));

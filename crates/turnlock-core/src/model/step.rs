@@ -23,19 +23,26 @@ pub struct Claim {
     /// The number of permits, for kinds that have them.
     pub permits: u32,
     /// For a read hold inside a write hold of the same caller: the owner of the write hold.
-    pub under: Option<OwnerId>,
+    ///
+    /// Boxed, since it is rare and a claim is part of every step.
+    pub under: Option<Box<OwnerId>>,
     /// `true` if the store may not know the hold, so that only what it remembers of the hold counts.
     ///
     /// Set for the undo of a request without a reply, and for the release of a hold so young that a store
     /// which does not remember it has lost the grant.
     pub unsure: bool,
+    /// For the release of a fair lock: a waiter of the same client, and its lease.
+    ///
+    /// If the release ends the hold, and this waiter is next, it is granted the lock in the same step. If it is
+    /// the owner itself, the owner returns to the head of the queue instead.
+    pub next: Option<(OwnerId, Lease)>,
 }
 
 impl Claim {
     /// Creates a claim on a whole lock.
     pub fn new(name: &LockName, owner: &OwnerId, target: u32) -> Self {
         let (name, owner) = (name.clone(), owner.clone());
-        Self { name, owner, target, permits: 1, under: None, unsure: false }
+        Self { name, owner, target, permits: 1, under: None, unsure: false, next: None }
     }
 }
 

@@ -198,8 +198,8 @@ impl Turn {
                 };
                 Outcome::Continues
             }
-            Acquired::Busy { .. } if self.phase == Phase::Cancelled => Outcome::NeverHeld,
-            Acquired::Busy { .. } => Outcome::Continues,
+            Acquired::Busy { .. } | Acquired::Queued if self.phase == Phase::Cancelled => Outcome::NeverHeld,
+            Acquired::Busy { .. } | Acquired::Queued => Outcome::Continues,
             Acquired::Gone => Outcome::Lost,
         }
     }

@@ -28,12 +28,15 @@ pub enum Primitive {
 }
 
 const FAIR_LOCK: Commands = Commands {
-    required: "pttl hset pexpire hget hdel hlen time lindex lpop lpos lrem rpush zadd zrem zscore hexists del \
-               hgetall lrange",
-    optional: &[(
-        "exists",
-        "when a waiter gives up just after it was notified, the next may be notified a second later",
-    )],
+    required: "pttl hset pexpire hget hdel hlen time lindex llen lpop lpos lrange lrem rpush zadd zcard \
+               zmscore zrange zrem zscore hexists del hgetall",
+    optional: &[
+        (
+            "exists",
+            "when a waiter gives up just after it was notified, the next may be notified a second later",
+        ),
+        ("lpush", "a waiter that does not run for 4 s when it gets the lock loses its place in the queue"),
+    ],
 };
 
 const READ_WRITE_LOCK: Commands = Commands {
@@ -44,6 +47,7 @@ const READ_WRITE_LOCK: Commands = Commands {
             "hlen",
             "a hash that is not a lock, but has a field `mode` with the value `write`, counts as a held lock",
         ),
+        ("hrandfield", "the release of one of many readers takes longer, the more they are"),
         ("rename", "a reader that releases one of several holds keeps its count"),
     ],
 };

@@ -51,7 +51,7 @@ impl Cluster {
     }
 
     /// Sends a call to the node that owns the slot of its name. Follows redirects.
-    pub(crate) async fn call(&self, call: &ScriptCall, options: CallOptions) -> Result<Reply, Failure> {
+    pub(crate) async fn call(&self, call: &Arc<ScriptCall>, options: CallOptions) -> Result<Reply, Failure> {
         check_name(&call.lock)?;
         let slot = call.lock.slot();
         let end = clock::now() + options.limit;

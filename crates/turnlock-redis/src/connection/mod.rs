@@ -1,21 +1,26 @@
 //! Connections for commands.
 
+mod driver;
+mod in_flight;
 mod live;
+mod multiplexer;
+mod queues;
+mod writer;
 
 use parking_lot::Mutex;
-use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared, pending};
-use futures_util::{FutureExt, TryFutureExt};
-use redis::{Cmd, Pipeline, RedisError, RedisResult, Value};
+use redis::{Cmd, RedisError, Value};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
-use tokio::time::error::Elapsed;
 use tokio::time::timeout;
+use turnlock_core::Moment;
 
+pub(crate) use in_flight::Commands;
 pub(crate) use live::{LiveConnection, Purpose};
 
 use crate::access::Address;
@@ -23,7 +28,9 @@ use crate::common::Common;
 use crate::endpoint::Endpoint;
 use crate::failure;
 use crate::reply::Reply;
-use crate::script_call::{By, ScriptCall};
+use crate::reply_slot::{Outcome, Unsent};
+use crate::script_call::ScriptCall;
+use turnlock_store::clock;
 use turnlock_store::{Failure, Sent};
 
 /// A connection for commands that all callers share and that reconnects when it breaks.
@@ -80,102 +87,77 @@ impl Connection {
     /// an `ASK` redirect from the node that the slot is moving from.
     pub(crate) async fn call(
         self: &Arc<Self>,
-        call: &ScriptCall,
+        call: &Arc<ScriptCall>,
         asking: bool,
         limit: Duration,
     ) -> Result<Reply, Failure> {
-        let live = self.live_within(limit).await?;
-        let server_mode = self.common.server_mode;
-        let outcome = self.send(&live, &call.cmd(By::Hash, server_mode), asking, limit).await;
-        if outcome.as_ref().is_err_and(failure::is_unknown_script) {
-            // The server lost its scripts (SCRIPT FLUSH, a restart) and did nothing, so this does not repeat a step.
-            let by_text = call.cmd(By::Text, server_mode);
-            return Box::pin(self.send(&live, &by_text, asking, limit)).await;
+        // Sent once more if the connection closed before that.
+        let mut is_repeated = false;
+        loop {
+            let mut now = clock::now();
+            let live = if let Some(live) = self.usable(now) {
+                live
+            } else {
+                // Boxed, since it is rare and large, so that the future of each call stays small.
+                let live = Box::pin(self.reconnect(limit)).await?;
+                if call.caller.is_gone() {
+                    return Err(failure::abandoned());
+                }
+                now = clock::now();
+                live
+            };
+            live.multiplexer.call(call, asking, now, now + limit);
+            let outcome = call.slot.outcome().await;
+            if is_repeated || !matches!(outcome, Outcome::Unsent(Unsent::Closed)) {
+                return self.classify_outcome(&live, outcome, limit);
+            }
+            is_repeated = true;
         }
-        outcome
     }
 
     /// Sends a command that is not a script. `limit` is as for [`call`](Connection::call).
     pub(crate) async fn command(self: &Arc<Self>, cmd: &Cmd, limit: Duration) -> Result<Reply, Failure> {
         let live = self.live_within(limit).await?;
-        self.send(&live, cmd, false, limit).await
+        self.send(&live, Commands::one(cmd), limit).await
     }
 
-    /// Sends one request. Waits at most `limit` for its reply. A list in the reply may contain errors.
-    pub(crate) async fn send(
-        &self,
-        live: &LiveConnection,
-        cmd: &Cmd,
-        asking: bool,
+    /// Sends commands now. The future waits at most `limit` for the reply. A list in it may contain errors.
+    pub(crate) fn send<'a>(
+        &'a self,
+        live: &'a LiveConnection,
+        commands: Arc<Commands>,
         limit: Duration,
-    ) -> Result<Reply, Failure> {
-        let sent = live.sent_now();
-        let mut connection = live.connection.clone();
-        if asking {
-            // In one pipeline: `ASKING` applies to the next command of the connection only.
-            let mut both = redis::pipe();
-            both.cmd("ASKING").add_command(cmd.clone());
-            let replies = connection.send_packed_commands(&both, 1, 1);
-            let reply = replies.map_ok(|replies| replies.into_iter().next().unwrap_or(Value::Nil));
-            return self.receive(live, sent, limit, Box::pin(timeout(limit, reply)).as_mut()).await;
+    ) -> impl Future<Output = Result<Reply, Failure>> + Send + use<'a> {
+        let now = clock::now();
+        live.multiplexer.send(&commands, now, now + limit);
+        async move {
+            let outcome = commands.slot.outcome().await;
+            self.classify_outcome(live, outcome, limit)
         }
-        let reply = pin!(timeout(limit, connection.send_packed_command(cmd)));
-        self.receive(live, sent, limit, reply).await
     }
 
-    /// Sends one request without a time limit, so that a slow reply does not close the connection.
-    pub(crate) async fn request(&self, live: &LiveConnection, cmd: &Cmd) -> Result<Reply, Failure> {
-        let sent = live.sent_now();
-        let mut connection = live.connection.clone();
-        let reply = pin!(connection.send_packed_command(cmd).map(Ok));
-        self.receive(live, sent, Duration::MAX, reply).await
-    }
-
-    /// Sends a pipeline. All replies are one list, which may contain errors.
-    pub(crate) async fn send_pipeline(
+    fn classify_outcome(
         &self,
         live: &LiveConnection,
-        cmds: &Pipeline,
+        outcome: Outcome,
         limit: Duration,
     ) -> Result<Reply, Failure> {
-        let sent = live.sent_now();
-        let mut connection = live.connection.clone();
-        let replies = connection.send_packed_commands(cmds, 0, cmds.len()).map_ok(Value::Array);
-        self.receive(live, sent, limit, pin!(timeout(limit, replies))).await
-    }
-
-    /// Waits for the reply to a request that is recorded as `sent`.
-    async fn receive(
-        &self,
-        live: &LiveConnection,
-        sent: Sent,
-        limit: Duration,
-        reply: Pin<&mut impl Future<Output = Result<RedisResult<Value>, Elapsed>>>,
-    ) -> Result<Reply, Failure> {
-        let reply = match &self.endpoint {
-            // Without `select!`: most requests take this path.
-            Endpoint::Fixed(_) => reply.await,
-            Endpoint::Master(_) => tokio::select! {
-                reply = reply => reply,
-                // The reply of a demoted master is not awaited here, and discarded below.
-                () = Box::pin(self.endpoint.wait_until_moved(live.epoch)) => {
-                    self.close(live);
-                    return Err(failure::demoted(sent));
-                }
-            },
-        };
-        match reply {
-            Err(_) => Err(self.on_timeout(live, sent, limit)),
-            Ok(Ok(_)) if self.endpoint.has_moved_since(live.epoch) => {
+        match outcome {
+            Outcome::Demoted(sent) => {
                 self.close(live);
                 Err(failure::demoted(sent))
             }
-            Ok(Ok(Value::ServerError(error))) => Err(self.classify(live, error.into(), sent)),
-            Ok(Ok(value)) => {
-                live.record_reply();
-                Ok(Reply::new(value, sent))
+            Outcome::Replied(_, sent) if self.endpoint.has_moved_since(live.epoch) => {
+                self.close(live);
+                Err(failure::demoted(sent))
             }
-            Ok(Err(error)) => Err(self.classify(live, error, sent)),
+            Outcome::Replied(Value::ServerError(error), sent) => Err(self.classify(live, error.into(), sent)),
+            Outcome::Replied(value, sent) => Ok(Reply::new(value, sent)),
+            Outcome::Broken(error, sent) => Err(self.classify(live, error, sent)),
+            Outcome::TimedOut(sent) => Err(self.on_timeout(live, sent, limit)),
+            Outcome::Unsent(Unsent::Closed) => Err(self.connection_lost()),
+            Outcome::Unsent(Unsent::Late) => Err(failure::send_timed_out(limit)),
+            Outcome::Unsent(Unsent::Abandoned) => Err(failure::abandoned()),
         }
     }
 
@@ -184,14 +166,12 @@ impl Connection {
         if failure::breaks_connection(&error) {
             self.was_replica.fetch_or(failure::is_replica_error(&error), Ordering::Relaxed);
             self.close(live);
-        } else {
-            live.record_reply();
         }
         failure::from_error(error, Some(sent))
     }
 
     /// Handles a request that got no reply in time.
-    pub(crate) fn on_timeout(&self, live: &LiveConnection, sent: Sent, limit: Duration) -> Failure {
+    fn on_timeout(&self, live: &LiveConnection, sent: Sent, limit: Duration) -> Failure {
         // If other requests got replies since, the connection is alive and this one was slow. If none did, the server
         // may have disappeared, and a new connection shows that.
         if !live.has_replied_since(sent) {
@@ -213,9 +193,8 @@ impl Connection {
         self: &Arc<Self>,
         limit: Duration,
     ) -> Result<Arc<LiveConnection>, Failure> {
-        match self.current().filter(|live| !live.is_suspect()) {
+        match self.usable(clock::now()) {
             Some(live) => Ok(live),
-            // Boxed, since it is rare and large, so that the future of each request stays small.
             None => Box::pin(self.reconnect(limit)).await,
         }
     }
@@ -223,8 +202,11 @@ impl Connection {
     async fn reconnect(self: &Arc<Self>, limit: Duration) -> Result<Arc<LiveConnection>, Failure> {
         let connected = timeout(limit, self.connect_attempt()).await;
         connected.unwrap_or_else(|_| Err(failure::connect_timed_out(&self.endpoint, limit)))?;
-        self.current()
-            .ok_or_else(|| Failure::unavailable(format!("the connection to {} was lost", self.endpoint)))
+        self.current().ok_or_else(|| self.connection_lost())
+    }
+
+    fn connection_lost(&self) -> Failure {
+        Failure::unavailable(format!("the connection to {} was lost", self.endpoint))
     }
 
     /// Returns the running attempt to connect, or starts one.
@@ -247,12 +229,12 @@ impl Connection {
 
     async fn check_or_connect(&self) -> Result<(), Failure> {
         if let Some(live) = self.current() {
-            if !live.is_suspect() || self.is_alive(&live).await {
+            if !live.is_suspect(clock::now()) || self.is_alive(&live).await {
                 return Ok(());
             }
             self.close(&live);
         }
-        let open = |resolved| LiveConnection::open(&self.common, resolved, self.purpose);
+        let open = |resolved| LiveConnection::open(&self.common, &self.endpoint, resolved, self.purpose);
         let live = Arc::new(self.endpoint.open(self.common.access.connect_limit, open).await?);
         *self.live.lock() = Some(Arc::clone(&live));
         if self.was_connected.swap(true, Ordering::Relaxed) && self.purpose == Purpose::Scripts {
@@ -282,8 +264,9 @@ impl Connection {
                 live => live,
             };
             let Some(live) = live else { continue };
-            let role = redis::cmd("ROLE");
-            if let Ok(Ok(role)) = timeout(ROLE_PERIOD, self.request(&live, &role)).await
+            // Without a time limit of its own, so that a slow reply does not close the connection.
+            let role = Commands::one(&redis::cmd("ROLE"));
+            if let Ok(Ok(role)) = timeout(ROLE_PERIOD, self.send(&live, role, Duration::MAX)).await
                 && failure::is_replica_role(&role.value)
             {
                 self.was_replica.store(true, Ordering::Relaxed);
@@ -306,7 +289,7 @@ impl Connection {
     async fn is_alive(&self, live: &LiveConnection) -> bool {
         live.suspect.store(false, Ordering::Relaxed);
         let limit = self.common.access.connect_limit.min(PING_LIMIT);
-        let outcome = self.send(live, &redis::cmd("PING"), false, limit).await;
+        let outcome = self.send(live, Commands::one(&redis::cmd("PING")), limit).await;
         outcome.err().is_none_or(|failure| failure::error_reply(&failure).is_some())
     }
 
@@ -315,6 +298,11 @@ impl Connection {
         if let Some(live) = self.current() {
             live.suspect.store(true, Ordering::Relaxed);
         }
+    }
+
+    /// Returns the live connection, if it can be used without a check.
+    fn usable(&self, now: Moment) -> Option<Arc<LiveConnection>> {
+        self.current().filter(|live| !live.is_suspect(now))
     }
 
     /// Returns the live connection, unless its endpoint has moved.
@@ -330,5 +318,8 @@ impl Connection {
             *live = None;
             tracing::warn!(connection = broken.number, endpoint = %self.endpoint, "connection lost");
         }
+        drop(live);
+        // What it has not sent is sent on the next one.
+        broken.multiplexer.retire();
     }
 }

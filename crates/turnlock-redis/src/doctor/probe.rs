@@ -156,7 +156,7 @@ impl ProbeRun<'_> {
         }
         steps.extend([Step::Renew(hold(1), Some(probe.lease)), Step::Inspect(name.clone())]);
         self.run(steps).await?;
-        let channel = if kind == Kind::Fair { name.for_waiter(&contender) } else { name.clone() };
+        let channel = if kind == Kind::Fair { name.for_client_of(&contender) } else { name.clone() };
         let notified = self.notifies(&channel, [Step::Release(hold(0))]).await?;
         let regain = probe.acquire(Claim::new(name, &next, 1), false);
         self.run([Step::Release(contend(0)), regain, Step::ForceUnlock(name.clone())]).await?;

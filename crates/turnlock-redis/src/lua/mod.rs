@@ -136,8 +136,8 @@ scripts! {
     LOCK_FORCE_UNLOCK: ForceUnlock = "lock_waiters" "force_unlock";
     LOCK_INSPECT: Inspect = "lock_inspect";
     FENCED_ACQUIRE: Acquire = "lock_shape" "lock_acquire_step" "fenced_acquire";
-    FAIR_ACQUIRE: Acquire = "common" "lock_shape" "lock_acquire_step" "fair_queue" "fair_acquire";
-    FAIR_RELEASE: Release = "common" "lock_release_step" "fair_queue" "fair_release";
+    FAIR_ACQUIRE: Acquire = "common" "lock_shape" "lock_acquire_step" "fair_queue" "fair_grant" "fair_acquire";
+    FAIR_RELEASE: Release = "common" "lock_shape" "lock_acquire_step" "lock_release_step" "fair_queue" "fair_grant" "fair_release";
     FAIR_UNLOCK_AFTER: SetLease = "common" "fair_queue" "lock_hold" "fair_waiters" "unlock_after";
     FAIR_HEARTBEAT: Heartbeat = "common" "lines" "fair_queue" "fair_heartbeat";
     FAIR_FORCE_UNLOCK: ForceUnlock = "common" "fair_queue" "fair_waiters" "force_unlock";

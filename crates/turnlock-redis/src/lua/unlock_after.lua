@@ -5,8 +5,7 @@
 -- ARGV[1]     owner
 -- ARGV[2]     lease in milliseconds
 -- ARGV[3]     channel on which waiters are notified if the lease becomes shorter, because they wait for the old
---             one to expire; '' to publish nothing. Of a fair lock, the channel of the head of the queue is
---             this, a colon and its owner id
+--             one to expire; '' to publish nothing. The channel of a waiter of a fair lock begins with it
 --
 -- Reply: 1 set, 0 the owner does not hold the lock
 --
@@ -18,9 +17,12 @@ if not holds(lock, owner) then
   return 0
 end
 local ttl = channel ~= '' and redis.call('pttl', lock)
-local to_notify = ttl and (ttl == -1 or ttl > tonumber(lease)) and waiters_channel(channel)
+local to_notify, message
+if ttl and (ttl == -1 or ttl > tonumber(lease)) then
+  to_notify, message = waiters_channel(channel)
+end
 redis.call('pexpire', lock, lease)
 if to_notify then
-  redis.pcall(PUBLISH, to_notify, '0')
+  redis.pcall(PUBLISH, to_notify, message)
 end
 return 1

@@ -15,6 +15,7 @@ use crate::common::Common;
 use crate::endpoint::{Endpoint, ResolvedEndpoint};
 use crate::failure;
 use crate::handshake::Stream;
+use crate::resp::ReplyReader;
 
 use turnlock_store::Failure;
 
@@ -44,8 +45,8 @@ pub(crate) enum Command {
 /// What a server sends on a pub/sub connection.
 #[derive(Debug)]
 pub(crate) enum Push {
-    /// On this channel.
-    Message(String),
+    /// On this channel, with this text.
+    Message(String, String),
     /// The command is done. An unsubscription can also be the server's own.
     Done(Command),
     Refused(RedisError),
@@ -73,10 +74,18 @@ impl PubSubConnection {
         pubsub.write(&cmds).await.map_err(|error| connect_failed(error.into()))?;
         for cmd in &cmds {
             let is_login = cmd.args_iter().next() == Some(Arg::Simple(b"AUTH"));
-            if let Err(error) = pubsub.next_reply().await
-                && (is_login || failure::is_unauthenticated(&error) || failure::breaks_connection(&error))
-            {
-                return Err(connect_failed(error));
+            match pubsub.next_reply().await {
+                Err(error) if is_login && failure::is_about_login(&error) => {
+                    return Err(failure::login_failed(error));
+                }
+                Err(error)
+                    if is_login
+                        || failure::is_unauthenticated(&error)
+                        || failure::breaks_connection(&error) =>
+                {
+                    return Err(connect_failed(error));
+                }
+                _ => {}
             }
         }
         Ok(pubsub)
@@ -143,14 +152,21 @@ fn setup_commands(access: &Access) -> Vec<Cmd> {
 }
 
 /// Reads replies until the connection closes.
-async fn read_replies(mut reader: ReadHalf<Stream>, replies: mpsc::UnboundedSender<RedisResult<Value>>) {
-    #[allow(clippy::default_trait_access, reason = "the type is of a crate that is no direct dependency")]
-    let mut decoder = Default::default();
+async fn read_replies(reader: ReadHalf<Stream>, replies: mpsc::UnboundedSender<RedisResult<Value>>) {
+    let mut reader = ReplyReader::new(reader);
     loop {
-        let value = redis::parse_redis_value_async(&mut decoder, &mut reader).await;
-        let is_last = value.is_err();
-        if replies.send(value).is_err() || is_last {
-            return;
+        match reader.read().await {
+            Ok(values) => {
+                for value in values {
+                    if replies.send(Ok(value)).is_err() {
+                        return;
+                    }
+                }
+            }
+            Err(error) => {
+                let _ = replies.send(Err(error));
+                return;
+            }
         }
     }
 }
@@ -162,7 +178,7 @@ fn decode_push(value: &Value) -> Option<Push> {
     let text = |index: usize| redis::from_redis_value_ref::<String>(items.get(index)?).ok();
     let (kind, channel) = (text(0)?, text(1)?);
     match kind.as_str() {
-        "message" | "smessage" => Some(Push::Message(channel)),
+        "message" | "smessage" => Some(Push::Message(channel, text(2)?)),
         "subscribe" | "ssubscribe" => Some(Push::Done(Command::Subscribe(channel))),
         "unsubscribe" | "sunsubscribe" => Some(Push::Done(Command::Unsubscribe(channel))),
         "pong" => Some(Push::Done(Command::Ping)),

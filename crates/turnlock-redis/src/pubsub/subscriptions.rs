@@ -6,7 +6,7 @@ use std::time::Duration;
 use redis::RedisError;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, interval_at, sleep, sleep_until, timeout};
-use turnlock_core::{Backoff, LockName};
+use turnlock_core::{Backoff, Kind, LockName, OwnerId};
 use turnlock_store::Signals;
 
 use super::{Command, PubSubConnection, Push};
@@ -67,7 +67,21 @@ struct Channel {
 
 impl Channel {
     fn notify(&self, signals: &dyn Signals) {
-        self.names.iter().for_each(|name| signals.freed(name));
+        for name in &self.names {
+            signals.freed(name);
+        }
+    }
+
+    /// Notifies the waiter that a message names, if this channel is shared by the fair waiters of a client; else all.
+    fn notify_of(&self, message: &str, signals: &dyn Signals) {
+        if self.names.iter().any(|name| name.kind() == Kind::Fair) && message.contains(':') {
+            let waiter = OwnerId::from_wire(message);
+            for name in &self.names {
+                signals.freed(&name.for_waiter(&waiter));
+            }
+        } else {
+            self.notify(signals);
+        }
     }
 
     /// Returns `true` if it has had no subscriber for long enough to be dropped.
@@ -234,9 +248,9 @@ impl Subscriptions {
     /// Handles what the server sent.
     fn on_push(&mut self, push: Push) {
         match push {
-            Push::Message(channel) => {
+            Push::Message(channel, message) => {
                 if let Some(channel) = self.channels.get(&channel) {
-                    self.notify(|signals| channel.notify(signals));
+                    self.notify(|signals| channel.notify_of(&message, signals));
                 }
             }
             Push::Done(command) => {

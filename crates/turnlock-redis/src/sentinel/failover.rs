@@ -78,7 +78,7 @@ async fn watch_connection(sentinels: &Weak<Sentinels>, mut pubsub: PubSubConnect
             Ok(push) => {
                 is_awaiting_reply = false;
                 // Also when the subscription begins: earlier messages were missed.
-                if matches!(push.ok()?, Push::Message(_) | Push::Done(Command::Subscribe(_))) {
+                if matches!(push.ok()?, Push::Message(..) | Push::Done(Command::Subscribe(_))) {
                     sentinels.upgrade()?.recheck.notify_one();
                 }
             }

@@ -80,6 +80,12 @@ pub(super) enum Op {
     Forget {
         which: usize,
     },
+    /// The release of a fair lock that names the next waiter.
+    PassOn {
+        owner: usize,
+        next: usize,
+        lease: u64,
+    },
     Heartbeat {
         owner: usize,
     },
@@ -186,7 +192,9 @@ async fn compare(fixture: &Fixture, case: &Case, history: &[Op], expire: Expire)
         let expected = match wake {
             Notification::None => None,
             Notification::Subscribers => Some(case.name.channel().to_owned()),
-            Notification::Waiter(waiter) => Some(case.name.for_waiter(&waiter).channel().to_owned()),
+            Notification::Waiter(waiter) => {
+                Some(format!("{} for {waiter}", case.name.for_client_of(&waiter).channel()))
+            }
         };
         prop_assert_eq!(
             published_channels(fixture, case).await,
@@ -226,7 +234,7 @@ async fn step(
             let name = name(kind);
             let claim = Claim {
                 permits,
-                under: under.map(owner).cloned(),
+                under: under.map(owner).cloned().map(Box::new),
                 ..Claim::new(&name, owner(index), target)
             };
             let options = AcquireOptions { lease: lease(millis), waits, highest_token: 0 };
@@ -240,6 +248,14 @@ async fn step(
         Op::Release { kind, owner: index, target, permits, unsure } => {
             let name = name(kind);
             let claim = Claim { permits, unsure, ..Claim::new(&name, owner(index), target) };
+            let actual = redis.release(claim.clone(), LIMIT).await.expect("a reply").value;
+            let (expected, wake) = model.apply(now, &Step::Release(claim)).expect("of this kind");
+            prop_assert_eq!(Reply::Released(actual), expected, "{:?}", op);
+            Ok(wake)
+        }
+        Op::PassOn { owner: index, next, lease: millis } => {
+            let next = Some((owner(next).clone(), lease(millis)));
+            let claim = Claim { next, ..Claim::new(&case.name, owner(index), 0) };
             let actual = redis.release(claim.clone(), LIMIT).await.expect("a reply").value;
             let (expected, wake) = model.apply(now, &Step::Release(claim)).expect("of this kind");
             prop_assert_eq!(Reply::Released(actual), expected, "{:?}", op);
@@ -321,7 +337,9 @@ async fn published_channels(fixture: &Fixture, case: &Case) -> Vec<String> {
         if channel == marker {
             return channels;
         }
-        channels.push(channel);
+        let text: String = message.get_payload().expect("a text");
+        // A message to one waiter names it.
+        channels.push(if text.contains(':') { format!("{channel} for {text}") } else { channel });
     }
 }
 

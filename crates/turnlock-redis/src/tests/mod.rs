@@ -1,6 +1,6 @@
 //! Compares the scripts with the model: random histories on both, with the same replies, states and messages.
 
-mod batcher;
+mod connecting;
 mod fair;
 mod histories;
 mod latch;
@@ -10,10 +10,12 @@ mod permits;
 mod read_write;
 mod replicated;
 mod semaphore;
+mod shared_calls;
 mod writes;
 
 use std::time::Duration;
 
+use turnlock_store::Failure;
 use turnlock_testkit::RedisServer;
 
 use super::{Access, Address, ClusterMessages, Redis, Servers, Target};
@@ -39,10 +41,14 @@ async fn connected(server: &RedisServer) -> Redis {
 
 /// Connects to another port, as a fault proxy has, or as another user.
 async fn connected_as(port: u16, access: Access) -> Redis {
+    connect_to(port, access).await.expect("a connection")
+}
+
+async fn connect_to(port: u16, access: Access) -> Result<Redis, Failure> {
     let servers = Servers::One(Address::tcp("127.0.0.1", port));
     let (sentinel_access, messages) = (access.clone(), ClusterMessages::Auto);
     let target = Target { servers, access, sentinel_access, messages };
-    Redis::connect(target).await.expect("a connection")
+    Redis::connect(target).await
 }
 
 /// The typed calls of the store.

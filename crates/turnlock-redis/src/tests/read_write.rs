@@ -114,7 +114,7 @@ impl Fixture {
         millis: u64,
     ) -> Acquired {
         let (name, owner, under) = (name(side), OwnerId::from_wire(owner), under.map(OwnerId::from_wire));
-        let claim = Claim { under, ..Claim::new(&name, &owner, target) };
+        let claim = Claim { under: under.map(Box::new), ..Claim::new(&name, &owner, target) };
         let options = AcquireOptions { lease: lease(millis), waits: true, highest_token: 0 };
         self.redis.acquire(claim, options, STEP_OPTIONS).await.expect("a reply").value
     }
@@ -366,4 +366,31 @@ async fn a_user_without_permissions_leaves_no_lock_behind_and_can_release() {
         assert_eq!(fixture.release(side, "a", 0).await, Released::Freed);
         assert!(fixture.keys().await.is_empty());
     }
+}
+
+#[tokio::test]
+async fn the_release_of_one_of_many_readers_finds_the_end_of_the_others() {
+    let fixture = Fixture::start().await;
+    let readers: Vec<_> = (0..20).map(|number| format!("r:{number}")).collect();
+    for reader in &readers {
+        fixture.acquire(Kind::Read, reader, None, 1, 9_000).await;
+    }
+    // The longest hold ends: the lock lasts as long as the others.
+    fixture.acquire(Kind::Read, "long:1", None, 1, 60_000).await;
+    assert!(fixture.lasts(60_000).await);
+    assert_eq!(fixture.release(Kind::Read, &readers[0], 0).await, Released::Freed);
+    assert!(fixture.lasts(60_000).await);
+    assert_eq!(fixture.release(Kind::Read, "long:1", 0).await, Released::Freed);
+    assert!(fixture.lasts(9_000).await);
+    // One of them has expired.
+    let hold = |reader: &String| hold_key(&name(Kind::Read), &OwnerId::from_wire(reader), 1);
+    let _: i64 = fixture.run(&format!("DEL {}", hold(&readers[1]))).await;
+    assert_eq!(fixture.release(Kind::Read, &readers[1], 0).await, Released::NotHeld);
+    assert_eq!(fixture.snapshot().await.holders.len(), 18);
+    // All but one have expired: nothing is left when that one releases.
+    for reader in &readers[3..] {
+        let _: i64 = fixture.run(&format!("DEL {}", hold(reader))).await;
+    }
+    assert_eq!(fixture.release(Kind::Read, &readers[2], 0).await, Released::Freed);
+    assert!(fixture.keys().await.is_empty());
 }

@@ -1,6 +1,7 @@
 //! Calls that replicas must acknowledge: deadlines of calls that wait to be sent.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use redis::AsyncCommands;
@@ -25,7 +26,7 @@ async fn a_call_past_its_deadline_is_never_sent() {
     let names =
         ["first", "late", "gone", "next"].map(|name| LockName::of(Kind::Lock, "", name).expect("good"));
     let [first, late, gone, next] = &names;
-    let presence = Arc::new(());
+    let is_gone = Arc::new(AtomicBool::new(false));
     let acquire = |name, limit, caller| {
         redis.acquire(Claim::new(name, &owner, 1), options, StepOptions { limit, replicas: 1, caller })
     };
@@ -34,9 +35,9 @@ async fn a_call_past_its_deadline_is_never_sent() {
         biased;
         acquire(first, LONG, Caller::ENGINE),
         acquire(late, SHORT, Caller::ENGINE),
-        acquire(gone, LONG * 2, Caller::with(&presence)),
+        acquire(gone, LONG * 2, Caller::with(Arc::clone(&is_gone) as _)),
         acquire(next, LONG * 2, Caller::ENGINE),
-        async { drop(presence) },
+        async { is_gone.store(true, Ordering::Release) },
     );
     for sent in [first, next] {
         let failure = sent.expect_err("there are no replicas");

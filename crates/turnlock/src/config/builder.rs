@@ -19,6 +19,7 @@ use crate::engine::{CheckedSettings, Engine};
 use crate::error::Error;
 #[cfg(any(feature = "redis", all(feature = "file", unix)))]
 use crate::error::IntoError;
+use crate::identity::random_bytes;
 
 /// The options of a client. [`Client::builder`] makes one.
 ///
@@ -386,7 +387,7 @@ impl From<Settings> for Builder {
 }
 
 fn new_client_id() -> ClientId {
-    ClientId::from_random(uuid::Uuid::new_v4().into_bytes())
+    ClientId::from_random(random_bytes())
 }
 
 #[cfg(all(test, feature = "redis"))]

@@ -2,22 +2,21 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::select;
+use futures_util::future::{Either, select};
 use turnlock_core::wait_step::{WaitMove, WaitView, next_move};
 use turnlock_core::{Backoff, Kind, LockName, Moment};
 
-use super::attempt::{Attempt, Outcome};
+use super::attempt::{Attempt, Outcome, PassedOnMove};
 use super::engine::Engine;
 use super::grant::Grant;
 use super::query::check_resendable;
 use super::request::{AcquireRequest, WaitLimit, time_out};
 use super::retry::RetryState;
-use super::run_to_completion::RunToCompletion;
 use super::state::{FrontState, LONGEST_SLEEP, QueueView};
 use super::wait_warning;
 use crate::clock;
 use crate::error::{Error, IntoError};
-use turnlock_store::{Caller, Failure};
+use turnlock_store::Failure;
 
 /// Acquires a lock: queues, sends requests, and waits. Returns `None` if the lock is held until the wait
 /// limit.
@@ -36,39 +35,94 @@ pub(crate) async fn acquire(engine: &Arc<Engine>, request: AcquireRequest) -> Re
     let began = clock::now();
     let (mut attempt, view) = Attempt::begin(engine, request, limit, began);
     let mut wait = Wait::new(&attempt, began);
-    let mut first_view = Some(view);
+    let mut first_view = Some((began, view));
     loop {
         engine.check_open()?;
         if let Some(grant) = attempt.accept_hand_over() {
             return Ok(Some(grant));
         }
-        let now = clock::now();
-        let view = first_view.take().unwrap_or_else(|| attempt.waiter.view());
-        match wait.next(now, &attempt, &view).await? {
-            Move::CheckAgain => {}
-            Move::AwaitFront => {
-                let notified = attempt.waiter.wakeup.notified();
-                let _ = attempt.request.wait_limit.bound(Duration::ZERO, notified).await;
+        match attempt.take_passed_on() {
+            None => {}
+            Some(PassedOnMove::Granted(grant)) => return granted(engine, grant, began).map(Some),
+            Some(PassedOnMove::Failed(failure)) => {
+                Box::pin(wait.pause_after_failure(&mut attempt, failure, clock::now())).await?;
             }
-            Move::InFront(WaitMove::Listen) => subscribe(&attempt).await,
-            Move::InFront(WaitMove::SleepUntil(until)) => sleep(&attempt, until).await,
-            Move::GiveUp(error) => return give_up(attempt, error).await,
-            Move::InFront(WaitMove::Send) => {
-                let (returned, outcome) = send(engine, attempt).await?;
-                attempt = returned;
-                match outcome {
-                    Ok(Ok(grant)) => return granted(engine, grant, began).map(Some),
-                    Ok(Err(ttl)) => {
-                        wait.note_refusal(&attempt, now, ttl)?;
-                        if wait.final_check.is_some() {
-                            return give_up(attempt, None).await;
-                        }
-                    }
-                    Err(failure) => wait.pause_after_failure(&mut attempt, failure, now).await?,
-                }
+            Some(PassedOnMove::BeginAgain) => {
+                let now = clock::now();
+                let (again, view) = attempt.begin_again(now);
+                (attempt, first_view) = (again, Some((now, view)));
+                // The refusal of the request before says nothing about this one.
+                wait.refused = None;
             }
         }
+        let (now, view) = first_view.take().unwrap_or_else(|| (clock::now(), attempt.waiter.view()));
+        match wait.next(now, &attempt, &view)? {
+            Move::InFront(WaitMove::Send) => {}
+            Move::AwaitFront if attempt.request.wait_limit == WaitLimit::Endless => {
+                attempt.waiter.wakeup.notified().await;
+                continue;
+            }
+            // Boxed, so that the future of an acquire is small unless it is in front and waits.
+            next => match Box::pin(make_move(&mut attempt, next)).await {
+                Moved::Again => continue,
+                Moved::Send => {}
+                Moved::End(end) => return end,
+            },
+        }
+        if !attempt.reserve_request() {
+            // The release of a local holder requests the lock for this waiter, and wakes it.
+            attempt.waiter.wakeup.set_hint();
+            // That release may have ended before it could see the hint.
+            if !attempt.reserve_request() {
+                let notified = attempt.waiter.wakeup.notified();
+                let _ = Box::pin(tokio::time::timeout(LONGEST_SLEEP, notified)).await;
+                continue;
+            }
+        }
+        let rest = match send(&mut attempt, now).await? {
+            Ok(Ok(grant)) => return granted(engine, grant, began).map(Some),
+            Ok(Err(ttl)) => {
+                wait.note_refusal(&attempt, now, ttl)?;
+                if wait.final_check.is_none() {
+                    continue;
+                }
+                Either::Left(Box::pin(give_up(&mut attempt, None)))
+            }
+            Err(failure) => Either::Right(Box::pin(wait.pause_after_failure(&mut attempt, failure, now))),
+        };
+        match rest {
+            Either::Left(end) => return end.await,
+            Either::Right(pause) => pause.await?,
+        }
     }
+}
+
+/// What follows a move that sends nothing.
+enum Moved {
+    /// Decide again.
+    Again,
+    Send,
+    End(Result<Option<Grant>, Error>),
+}
+
+/// Waits as decided, or gives up.
+async fn make_move(attempt: &mut Attempt, next: Move) -> Moved {
+    let next = match next {
+        Move::FinalCheck(overdue) => final_move(attempt, overdue).await,
+        next => next,
+    };
+    match next {
+        Move::InFront(WaitMove::Send) => return Moved::Send,
+        Move::GiveUp(error) => return Moved::End(give_up(attempt, error).await),
+        Move::FinalCheck(_) | Move::CheckAgain => {}
+        Move::AwaitFront => {
+            let notified = attempt.waiter.wakeup.notified();
+            let _ = attempt.request.wait_limit.bound(Duration::ZERO, notified).await;
+        }
+        Move::InFront(WaitMove::Listen) => subscribe(attempt).await,
+        Move::InFront(WaitMove::SleepUntil(until)) => sleep(attempt, until).await,
+    }
+    Moved::Again
 }
 
 /// What an acquire does next.
@@ -76,6 +130,8 @@ enum Move {
     CheckAgain,
     /// Wait until it comes to the front of the queue.
     AwaitFront,
+    /// Decide by the waiters in front, whose request is overdue from this moment on: [`final_move`].
+    FinalCheck(Moment),
     /// As a waiter in front, or past a front that is overdue.
     InFront(WaitMove),
     GiveUp(Option<Error>),
@@ -114,7 +170,7 @@ impl Wait {
     }
 
     /// Decides what to do next.
-    async fn next(&mut self, now: Moment, attempt: &Attempt, view: &QueueView) -> Result<Move, Error> {
+    fn next(&mut self, now: Moment, attempt: &Attempt, view: &QueueView) -> Result<Move, Error> {
         let Attempt { engine, request, limit, .. } = attempt;
         if self.final_check.is_none() && now >= request.wait_limit.end() {
             let is_held_locally = attempt.waiter.is_held_locally();
@@ -131,13 +187,9 @@ impl Wait {
             return Ok(Move::GiveUp(None));
         }
         if !view.may_send {
-            let Some(overdue) = self.final_check else { return Ok(Move::AwaitFront) };
-            let next = final_move(attempt, overdue).await;
-            if !matches!(next, Move::InFront(_)) {
-                return Ok(next);
-            }
+            return Ok(self.final_check.map_or(Move::AwaitFront, Move::FinalCheck));
         }
-        if self.final_check.is_none() && self.is_outage_too_long(attempt) {
+        if self.final_check.is_none() && self.is_outage_too_long(attempt, view) {
             return Ok(Move::GiveUp(self.retry.error(&request.name)));
         }
         if now >= self.next_check {
@@ -147,7 +199,7 @@ impl Wait {
         let wait_view = WaitView {
             head_since: *self.head_since.get_or_insert(now),
             refused: self.refused,
-            listening: view.is_subscribed,
+            listening: view.is_subscribed || attempt.shares_subscription(),
             hint: attempt.waiter.wakeup.take_hint(),
             held_here: view.is_held_locally,
             not_before: view.not_before,
@@ -174,7 +226,7 @@ impl Wait {
     ) -> Result<(), Error> {
         if let Some(hold) = under {
             // The store grants a read under a write hold that it has, so the hold is gone.
-            engine.watchdog.plan(hold, clock::now());
+            engine.watchdog.plan_now(hold);
             return Err(Error::Lost { name: name.to_string(), reason: engine.loss_reason(hold) });
         }
         self.pause = self.spin.pause(fastrand::f64());
@@ -229,8 +281,9 @@ impl Wait {
     /// Returns `true` if requests have failed for too long to send another one.
     ///
     /// The failures of earlier waiters in front count, for the time that this one has waited.
-    fn is_outage_too_long(&mut self, attempt: &Attempt) -> bool {
+    fn is_outage_too_long(&mut self, attempt: &Attempt, view: &QueueView) -> bool {
         if self.head_since.is_none()
+            && view.has_outage
             && let Some(outage) = attempt.waiter.outage(max_age(attempt.limit))
         {
             self.retry.inherit(outage.since.max(self.began), outage.failure);
@@ -242,8 +295,8 @@ impl Wait {
 /// Returns a new grant, unless the client is shutting down: no watchdog would renew the hold.
 fn granted(engine: &Engine, grant: Grant, began: Moment) -> Result<Grant, Error> {
     engine.check_open()?;
-    let waited = clock::now().since(began);
-    tracing::debug!(name = %grant.hold.name, owner = %grant.hold.owner, ?waited, "acquired");
+    let waited = || clock::now().since(began);
+    tracing::debug!(name = %grant.hold.name, owner = %grant.hold.owner, waited = ?waited(), "acquired");
     Ok(grant)
 }
 
@@ -310,8 +363,11 @@ pub(super) fn max_age(limit: Duration) -> Duration {
 }
 
 /// Ends an attempt without a grant, unless the lock was handed over meanwhile.
-async fn give_up(mut attempt: Attempt, error: Option<Error>) -> Result<Option<Grant>, Error> {
+async fn give_up(attempt: &mut Attempt, error: Option<Error>) -> Result<Option<Grant>, Error> {
     if let Some(grant) = attempt.accept_hand_over() {
+        return Ok(Some(grant));
+    }
+    if let Some(PassedOnMove::Granted(grant)) = attempt.take_passed_on() {
         return Ok(Some(grant));
     }
     attempt.undo_unacknowledged_grant().await;
@@ -341,20 +397,22 @@ fn longest_poll(kind: Kind, usual: Duration) -> Duration {
 ///
 /// If the caller is dropped, the engine completes the request and undoes its effect. The request may outlast
 /// the caller's deadline by one response time-out.
-async fn send(engine: &Engine, attempt: Attempt) -> Result<(Attempt, Outcome), Error> {
-    let AcquireRequest { wait_limit, replicas, ref name, .. } = attempt.request;
-    check_resendable(name, attempt.repeats)?;
-    let name = name.clone();
+async fn send(attempt: &mut Attempt, now: Moment) -> Result<Outcome, Error> {
+    check_resendable(&attempt.request.name, attempt.repeats)?;
+    let AcquireRequest { wait_limit, replicas, .. } = attempt.request;
+    attempt.begin_request(now);
+    if wait_limit == WaitLimit::Endless {
+        return Ok(attempt.outcome().await);
+    }
     // A request that replicas must acknowledge may have to wait for earlier ones.
     let limit = if replicas > 0 { attempt.limit * 2 } else { attempt.limit };
-    let presence = Arc::new(());
-    let sending = RunToCompletion::new(&engine.background, attempt.send(Caller::with(&presence)));
-    if wait_limit == WaitLimit::None {
-        // A new connection may be needed first, which has the same limit.
-        return wait_limit.bound(limit * 2, sending).await.map_err(|_| no_reply(&name, limit * 2));
-    }
-    let no_reply = |_| timed_out(&name, format!("no reply within the wait, nor within {limit:?}"));
-    wait_limit.bound(limit, sending).await.map_err(no_reply)
+    // Without a wait, a new connection may be needed first, which has the same limit.
+    let least = if wait_limit == WaitLimit::None { limit * 2 } else { limit };
+    let outcome = Box::pin(wait_limit.bound(least, attempt.outcome())).await;
+    outcome.map_err(|_| match wait_limit {
+        WaitLimit::None => no_reply(&attempt.request.name, least),
+        _ => timed_out(&attempt.request.name, format!("no reply within the wait, nor within {limit:?}")),
+    })
 }
 
 /// Subscribes to releases of the lock.

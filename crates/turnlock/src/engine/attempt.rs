@@ -1,19 +1,44 @@
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use turnlock_core::model::{Acquired, Claim};
+use turnlock_core::planted::Bug;
 use turnlock_core::request::{REPEATED_FOR, RetryWindow};
 use turnlock_core::{Doubt, Kind, Moment, OwnerId};
 
 use super::engine::Engine;
 use super::grant::Grant;
 use super::request::{AcquireRequest, WaitLimit};
-use super::state::{HeartbeatEntry, Hold, Join, LeaseMode, QueueView, Waiter, Wakeup};
+use super::state::{
+    FoundOutcome, HeartbeatEntry, Hold, Join, LeaseMode, PassedOn, QueueView, Waiter, Wakeup,
+};
 use crate::clock;
-use turnlock_store::{Caller, Failure, FailureKind, StepOptions, StepReply};
+use crate::identity::random_bytes;
+use turnlock_store::{Caller, Failure, FailureKind, Presence, Sent, StepOptions, StepReply, TypedCall};
 
 /// The outcome of one request: a grant, the rest of the holder's lease, or a failure.
 pub(super) type Outcome = Result<Result<Grant, Option<Duration>>, Failure>;
+
+/// What follows from the release of a local holder that requested the lock for an attempt.
+pub(super) enum PassedOnMove {
+    Granted(Grant),
+    Failed(Failure),
+    /// The attempt did not run in time, and its owner must not be used again.
+    BeginAgain,
+}
+
+/// The place of an attempt in the queue of a fair lock, after its last request.
+#[derive(Clone, Copy)]
+enum FairPlace {
+    Unknown,
+    Next,
+    /// Behind other waiters of turnlock, which notify it.
+    BehindOurs,
+}
 
 /// One attempt to acquire a hold: the parameters of its requests, and what must be undone if it is dropped.
 pub(super) struct Attempt {
@@ -31,8 +56,14 @@ pub(super) struct Attempt {
     pub(super) repeats: RetryWindow,
     /// It was refused, and its queue entry or the mark of a waiting writer is on the store.
     is_registered: bool,
-    heartbeat_entry: Option<HeartbeatEntry>,
+    heartbeat_entry: Option<Box<HeartbeatEntry>>,
+    /// The request under way, and when it was made. The mutex is never locked: it makes the attempt `Sync`.
+    call: Mutex<Option<(TypedCall<Acquired>, Moment)>>,
+    fair_place: FairPlace,
 }
+
+/// The rest of a lease for which [`Bug::BusyIsGrant`] takes the lock.
+const BUSY_IS_GRANT: Duration = Duration::from_millis(300);
 
 /// Returns the number of acknowledging replicas that a handed-over hold must have. `None` if no hold is
 /// accepted.
@@ -52,7 +83,10 @@ impl Attempt {
         began: Moment,
     ) -> (Self, QueueView) {
         let owner = match request.name.kind() {
-            Kind::Permits => OwnerId::from_wire(&uuid::Uuid::new_v4().simple().to_string()),
+            Kind::Permits => {
+                let id = uuid::Builder::from_random_bytes(random_bytes()).into_uuid();
+                OwnerId::from_wire(&id.simple().to_string())
+            }
             _ => engine.new_owner(),
         };
         let join = if request.under.is_some() { Join::NotQueued } else { Join::AtEnd };
@@ -74,6 +108,8 @@ impl Attempt {
             repeats: RetryWindow::default(),
             is_registered: false,
             heartbeat_entry: None,
+            call: Mutex::default(),
+            fair_place: FairPlace::Unknown,
         };
         (attempt, view)
     }
@@ -82,7 +118,7 @@ impl Attempt {
     pub(super) fn accept_hand_over(&mut self) -> Option<Grant> {
         let handed = self.waiter.wakeup.take_handed()?;
         let engine = &self.engine;
-        if engine.may_hand_over(&handed) {
+        if engine.may_hand_over(&handed, clock::now()) {
             let AcquireRequest { lease_mode, replicas, call_site, .. } = self.request;
             let hold = Arc::new(handed.for_next_holder(lease_mode, replicas, call_site));
             let window_end = engine.window_end(&hold);
@@ -101,37 +137,107 @@ impl Attempt {
     }
 
     fn claim(&self) -> Claim {
-        let under = self.request.under.as_ref().map(|hold| &hold.owner);
-        Claim {
-            permits: self.request.permits,
-            under: under.cloned(),
-            ..Claim::new(&self.request.name, &self.owner, 1)
-        }
+        let under = self.request.under.as_ref().map(|hold| Box::new(hold.owner.clone()));
+        Claim { permits: self.request.permits, under, ..Claim::new(&self.request.name, &self.owner, 1) }
     }
 
-    /// Sends one request, unless `caller` is gone before it can be sent. Returns itself and the outcome.
-    pub(super) async fn send(mut self, caller: Caller) -> (Self, Outcome) {
-        let outcome = self.send_request(caller).await;
-        self.waiter.wakeup.end_request();
-        (self, outcome)
+    /// Reserves the next request. Returns `false` if the release of a local holder requests the lock for this attempt,
+    /// or has an [outcome](Self::take_passed_on) for it.
+    pub(super) fn reserve_request(&self) -> bool {
+        self.heartbeat_entry.as_ref().is_none_or(|entry| entry.waiter.begin_request())
     }
 
-    async fn send_request(&mut self, caller: Caller) -> Outcome {
+    /// Takes the outcome of the release of a local holder that requested the lock for this attempt.
+    pub(super) fn take_passed_on(&mut self) -> Option<PassedOnMove> {
+        let waiter = &self.heartbeat_entry.as_ref()?.waiter;
+        let now = clock::now();
+        Some(match waiter.take_outcome(now - self.limit)? {
+            FoundOutcome::Granted(sent) => PassedOnMove::Granted(self.granted(sent, 0, None)),
+            FoundOutcome::Outdated => {
+                self.note_unseen_grant(now);
+                self.waiter.wakeup.set_hint();
+                return None;
+            }
+            FoundOutcome::InDoubt(failure) => {
+                self.note_failure(&failure);
+                PassedOnMove::Failed(failure)
+            }
+            FoundOutcome::Undone => PassedOnMove::BeginAgain,
+        })
+    }
+
+    /// Records that the store granted a hold that is not used: it is undone, unless a request confirms it.
+    fn note_unseen_grant(&mut self, now: Moment) {
+        let lease = self.request.lease_mode.lease().as_duration();
+        self.doubt = Some(Doubt::of_existing_hold(now + lease));
+    }
+
+    /// Returns another attempt for the same request, with a new owner.
+    pub(super) fn begin_again(&self, now: Moment) -> (Self, QueueView) {
+        Self::begin(&self.engine, self.request.clone(), self.limit, now)
+    }
+
+    /// Returns `true` if it is notified of its turn without a subscription of its own.
+    ///
+    /// The waiters of a fair lock share one, for messages of turnlock. A holder of Redisson notifies the next waiter on
+    /// a channel of its own; so does a waiter of Redisson that is ahead, once it holds the lock.
+    pub(super) fn shares_subscription(&self) -> bool {
+        self.heartbeat_entry.is_some()
+            && self.engine.store.shares_fair_subscriptions()
+            && match self.fair_place {
+                FairPlace::Unknown => false,
+                FairPlace::Next => self.engine.wait_queues.has_holds(&self.request.name),
+                FairPlace::BehindOurs => true,
+            }
+    }
+
+    /// Makes one request at `now`. [`outcome`](Self::outcome) sends it.
+    pub(super) fn begin_request(&mut self, now: Moment) {
         let lease = self.request.lease_mode.lease();
         let options = self.engine.options(&self.request.name, lease, self.waits());
-        let step_options =
-            StepOptions { limit: self.limit, replicas: self.request.replicas, caller: caller.clone() };
-        let began = clock::now();
-        let request = self.engine.store.acquire(self.claim(), options, step_options);
+        let caller = Caller::with(Arc::clone(&self.waiter.wakeup) as Arc<dyn Presence>);
+        let step_options = StepOptions { limit: self.limit, replicas: self.request.replicas, caller };
+        let call = self.engine.store.acquire(self.claim(), options, step_options);
+        *self.call.get_mut() = Some((call, now));
         self.waiter.wakeup.begin_request();
-        let StepReply { value, sent, replicas, .. } = request.await.inspect_err(|failure| {
+    }
+
+    /// Sends the request, and returns its outcome.
+    pub(super) async fn outcome(&mut self) -> Outcome {
+        let under_way = self.call.get_mut();
+        let (reply, began) = poll_fn(|context| {
+            // Taken out during the poll, so that a request that panicked is not polled again in the background.
+            let Some((mut call, began)) = under_way.take() else { return Poll::Pending };
+            let poll = Pin::new(&mut call).poll(context).map(|reply| (reply, began));
+            if poll.is_pending() {
+                *under_way = Some((call, began));
+            }
+            poll
+        })
+        .await;
+        let outcome = self.note_reply(reply, began);
+        self.waiter.wakeup.end_request();
+        if let Some(entry) = &self.heartbeat_entry {
+            entry.waiter.end_request();
+        }
+        outcome
+    }
+
+    fn note_reply(&mut self, reply: Result<StepReply<Acquired>, Failure>, began: Moment) -> Outcome {
+        let StepReply { value, sent, replicas, .. } = reply.inspect_err(|failure| {
             self.note_failure(failure);
             // A request that was not sent because its caller is gone proves nothing about the store.
-            let is_outage = failure.in_doubt.is_some() || !caller.is_gone();
+            let is_outage = failure.in_doubt.is_some() || !self.waiter.wakeup.is_gone();
             if is_outage && matches!(failure.kind, FailureKind::Unavailable(_)) {
                 self.waiter.set_outage(began, failure);
             }
         })?;
+        let value = match value {
+            Acquired::Busy { ttl: Some(ttl) } if Bug::BusyIsGrant.is_planted() && ttl < BUSY_IS_GRANT => {
+                Acquired::Granted
+            }
+            value => value,
+        };
         self.has_unacknowledged_grant = false;
         self.engine.client_record.write_if_due(&self.request.name, sent.at, &self.engine.runtime);
         let token = match value {
@@ -142,34 +248,46 @@ impl Attempt {
             }
             // Only a lost reentry or a voided semaphore request is `Gone`, and this is neither.
             Acquired::Gone => return Ok(Err(None)),
-            Acquired::Busy { ttl } => {
+            Acquired::Busy { .. } | Acquired::Queued => {
+                self.fair_place = match value {
+                    Acquired::Queued => FairPlace::BehindOurs,
+                    Acquired::Busy { ttl: Some(_) } => FairPlace::Next,
+                    _ => FairPlace::Unknown,
+                };
                 // A connection keeps the order of replies: an earlier request on it was refused too, or has
                 // ended.
                 self.doubt = sent.unsettled(self.doubt);
                 if self.doubt.is_none() {
                     self.repeats.settle();
                 }
-                self.note_refusal();
+                self.note_refusal(sent.at);
                 self.waiter.set_refusal(self.request.name.kind(), self.request.permits, sent.at);
-                return Ok(Err(ttl));
+                return Ok(Err(if let Acquired::Busy { ttl } = value { ttl } else { None }));
             }
         };
+        Ok(Ok(self.granted(sent, replicas, token)))
+    }
+
+    /// Makes the grant of a request that was sent at `sent`.
+    fn granted(&mut self, sent: Sent, replicas: u32, token: Option<u64>) -> Grant {
         self.is_registered = false;
         self.heartbeat_entry = None;
         // An unacknowledged grant from before is this same hold.
         let doubt = self.doubt.take().filter(|doubt| !doubt.is_of_existing_hold());
-        let mut hold = Hold::granted(self.claim(), self.request.lease_mode, sent.at, doubt);
+        let now = clock::now();
+        let sent_at = if Bug::LeaseFromReply.is_planted() { now } else { sent.at };
+        let mut hold = Hold::granted(self.claim(), self.request.lease_mode, (sent_at, now), doubt);
         hold.note_replicas(self.request.replicas, replicas);
         // It may have been granted to an earlier copy of the request.
         hold.remembered_until = hold.remembered_until.min(self.repeats.end());
         hold.call_site = Some(self.request.call_site);
         let hold = Arc::new(hold);
-        self.engine.watchdog.watch(&hold);
+        self.engine.watchdog.watch(&hold, now);
         for gone in self.waiter.leave_granted(&hold, self.request.under.as_ref()) {
             let reason = self.engine.loss_reason(&gone);
             self.engine.mark_lost(&gone, reason);
         }
-        Ok(Ok(Grant::new(&self.engine, hold, self.request.lease_mode, token)))
+        Grant::new(&self.engine, hold, self.request.lease_mode, token)
     }
 
     fn note_failure(&mut self, failure: &Failure) {
@@ -196,7 +314,7 @@ impl Attempt {
     }
 
     /// Leaves the queue on the store, and waits for that, so that the next caller is not behind it.
-    pub(super) async fn leave_queue(mut self) {
+    pub(super) async fn leave_queue(&mut self) {
         if std::mem::take(&mut self.is_registered) {
             // A request in doubt is undone when this attempt is dropped.
             let left = self.engine.leave_queue(self.claim(), self.limit);
@@ -204,24 +322,59 @@ impl Attempt {
         }
     }
 
-    fn note_refusal(&mut self) {
+    fn note_refusal(&mut self, sent: Moment) {
         if !self.waits() {
             return;
         }
         let name = &self.request.name;
         self.is_registered = name.kind().stores_waiters();
-        if let Some(heartbeat_entry) = &self.heartbeat_entry {
-            heartbeat_entry.note_request();
-        } else if name.kind() == Kind::Fair {
-            let entry = HeartbeatEntry::new(&self.engine.heartbeats, name, &self.owner, &self.waiter.wakeup);
-            self.heartbeat_entry = Some(entry);
+        if self.heartbeat_entry.is_none() && name.kind() == Kind::Fair {
+            // Only a request of its own can be acknowledged by replicas.
+            let lease = (self.request.replicas == 0).then(|| self.request.lease_mode.lease());
+            let entry = self.engine.heartbeats.add(name, &self.owner, &self.waiter.wakeup, lease, sent);
+            self.heartbeat_entry = Some(Box::new(entry));
         }
     }
 }
 
+impl Attempt {
+    /// Moves the attempt out of this one, which has nothing to undo then.
+    fn take(&mut self) -> Self {
+        Self {
+            engine: Arc::clone(&self.engine),
+            request: self.request.clone(),
+            owner: self.owner.clone(),
+            limit: self.limit,
+            waiter: self.waiter.take(),
+            doubt: self.doubt.take(),
+            has_unacknowledged_grant: self.has_unacknowledged_grant,
+            repeats: self.repeats,
+            is_registered: std::mem::take(&mut self.is_registered),
+            heartbeat_entry: self.heartbeat_entry.take(),
+            fair_place: self.fair_place,
+            call: std::mem::take(&mut self.call),
+        }
+    }
+}
+
+/// A request under way is completed in the background. Then its effect is undone.
 impl Drop for Attempt {
     fn drop(&mut self) {
-        self.heartbeat_entry = None;
+        // In the background, there is no other one.
+        if self.call.get_mut().is_some() && self.waiter.wakeup.set_gone() {
+            let mut attempt = self.take();
+            return self.engine.background.spawn(async move {
+                let outcome = attempt.outcome().await;
+                if Bug::CancelledGrantKept.is_planted() {
+                    std::mem::forget(outcome);
+                }
+            });
+        }
+        match self.heartbeat_entry.take().and_then(|entry| entry.close()) {
+            None => {}
+            Some(PassedOn::Ok(_)) => self.note_unseen_grant(clock::now()),
+            Some(PassedOn::Err(failure)) => self.note_failure(&failure),
+        }
         let engine = &self.engine;
         if let Some(handed) = self.waiter.give_up() {
             engine.hand_over_or_release(handed);

@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 use tokio::runtime::Handle;
 use turnlock_core::hold_state::{Action, Event, Loss};
 use turnlock_core::model::AcquireOptions;
+use turnlock_core::planted::Bug;
 use turnlock_core::{ClientId, Kind, Lease, LockName, OwnerId};
 
 use super::CheckedSettings;
@@ -56,7 +57,7 @@ impl Engine {
             store,
             client,
             watchdog: Watchdog::new(settings.watchdog_timeout),
-            heartbeats: Arc::default(),
+            heartbeats: Arc::new(Heartbeats::new(client)),
             recent_releases: RecentReleases::default(),
             weak_self: Weak::clone(weak_self),
             tokens: Tokens::default(),
@@ -73,7 +74,8 @@ impl Engine {
 
     /// Creates a wire owner for one outermost hold.
     pub(crate) fn new_owner(&self) -> OwnerId {
-        self.client.owner(self.next_owner.fetch_add(1, Ordering::Relaxed))
+        let number = self.next_owner.fetch_add(1, Ordering::Relaxed);
+        self.client.owner(if Bug::ReusedOwner.is_planted() { 1 } else { number })
     }
 
     /// Fails if the client is shutting down or its runtime is gone.

@@ -1,9 +1,11 @@
 use std::sync::Arc;
 
 use turnlock_core::hold_state::{Action, Event};
+use turnlock_core::planted::Bug;
 use turnlock_core::{Kind, Moment};
 
 use super::engine::Engine;
+use super::release::Release;
 use super::run_to_completion::RunToCompletion;
 use super::state::{Hold, LeaseMode};
 use crate::clock;
@@ -52,7 +54,7 @@ impl Grant {
 
 impl Drop for Grant {
     fn drop(&mut self) {
-        if !self.is_released {
+        if !self.is_released && !Bug::DropWithoutRelease.is_planted() {
             self.engine.release_in_background(Arc::clone(&self.hold), self.lease_mode);
         }
     }
@@ -67,11 +69,11 @@ impl Engine {
         hold: Arc<Hold>,
         lease_mode: LeaseMode,
     ) -> Result<(), Error> {
-        if self.hand_over(&hold, lease_mode) {
+        let now = clock::now();
+        if self.hand_over(&hold, lease_mode, now) {
             return Ok(());
         }
-        let deadline = clock::now() + self.settings.retry_for;
-        let work = self.begin_release(Arc::clone(&hold), lease_mode, deadline);
+        let is_last = self.end_guard(&hold, lease_mode, now);
         if self.background.is_closed() {
             // The runtime of the client is gone, and its connections with it.
             if hold.guards() == 0 {
@@ -79,46 +81,45 @@ impl Engine {
             }
             return Err(Error::InDoubt { name: hold.name.to_string(), source: None });
         }
-        RunToCompletion::new(&self.background, work).await
+        let release = Release::new(self, hold, is_last, now, now + self.settings.retry_for);
+        RunToCompletion::new(&self.background, release).await
     }
 
     /// Releases what a dropped guard held, in the background.
     fn release_in_background(self: &Arc<Self>, hold: Arc<Hold>, lease_mode: LeaseMode) {
-        if self.hand_over(&hold, lease_mode) {
+        let now = clock::now();
+        if self.hand_over(&hold, lease_mode, now) {
             return;
         }
         let name = hold.name.clone();
-        let work = self.begin_release(hold, lease_mode, Moment::NEVER);
+        let is_last = self.end_guard(&hold, lease_mode, now);
+        let engine = Arc::clone(self);
         self.background.spawn(async move {
-            if let Err(error) = work.await {
+            let release = Release::new(&engine, hold, is_last, clock::now(), Moment::NEVER);
+            if let Err(error) = release.await {
                 tracing::warn!(%name, error = %error.with_causes(), "release of a dropped guard failed");
             }
         });
     }
 
-    /// Ends one guard locally, and returns the future that releases it on the store.
+    /// Ends one guard locally. Returns `true` if it was the last one: renewal has stopped then.
     ///
-    /// Renewal stops before the release is sent.
-    fn begin_release(
-        self: &Arc<Self>,
-        hold: Arc<Hold>,
-        lease_mode: LeaseMode,
-        deadline: Moment,
-    ) -> impl Future<Output = Result<(), Error>> + Send + use<> {
+    /// The release is sent after this.
+    fn end_guard(&self, hold: &Arc<Hold>, lease_mode: LeaseMode, now: Moment) -> bool {
         // The lease may have ended before the watchdog noticed it.
-        if let Some(reason) = hold.lost() {
-            self.mark_lost(&hold, reason);
+        if let Some(reason) = hold.lost_by(now) {
+            self.mark_lost(hold, reason);
         }
-        let is_last = hold.end_guard(lease_mode, Event::GuardEnded) == Action::StopRenewal;
+        let is_last = hold.end_guard(lease_mode, Event::GuardEnded, now) == Action::StopRenewal;
         if is_last {
-            self.watchdog.unwatch(&hold);
+            self.watchdog.unwatch(hold);
         }
-        Arc::clone(self).finish_release(hold, is_last, deadline)
+        is_last
     }
 
     /// Ends one guard locally, and leaves the hold on the store as it is.
     fn detach(&self, hold: &Arc<Hold>, lease_mode: LeaseMode) {
-        if hold.end_guard(lease_mode, Event::GuardDetached) == Action::StopRenewal {
+        if hold.end_guard(lease_mode, Event::GuardDetached, clock::now()) == Action::StopRenewal {
             self.watchdog.unwatch(hold);
             self.wait_queues.remove_hold(hold);
             // The permits have no holder from now on, and must not return to the semaphore when this client

@@ -12,6 +12,7 @@ use std::time::Duration;
 use turnlock_core::Moment;
 
 use super::engine::Engine;
+use super::release::Release;
 use super::state::{Hold, LeaseMode};
 use crate::clock;
 
@@ -20,12 +21,13 @@ const SHUTDOWN_CHECK_PERIOD: Duration = Duration::from_millis(20);
 
 impl Engine {
     /// Hands the hold of a guard over to the first local waiter. Returns `false` if that is not possible.
-    pub(super) fn hand_over(self: &Arc<Self>, hold: &Arc<Hold>, lease_mode: LeaseMode) -> bool {
+    pub(super) fn hand_over(self: &Arc<Self>, hold: &Arc<Hold>, lease_mode: LeaseMode, now: Moment) -> bool {
+        let offer = |now| self.may_hand_over(hold, now) && hold.offer(lease_mode, now);
         let allows_hand_over = matches!(lease_mode, LeaseMode::Renewed(_))
-            && self.may_hand_over(hold)
+            && self.may_hand_over(hold, now)
             // Checked again under the lock of the wait queues: after the end of the window, no task would
             // take the hold back.
-            && self.wait_queues.hand_over(hold, || self.may_hand_over(hold) && hold.offer(lease_mode));
+            && self.wait_queues.hand_over(hold, || offer(clock::now()));
         if allows_hand_over && !hold.was_handed_over {
             self.schedule_window_end(hold);
         }
@@ -49,8 +51,7 @@ impl Engine {
     }
 
     /// Returns `true` if the hold is valid, the window is open and the client is not shutting down.
-    pub(super) fn may_hand_over(&self, hold: &Hold) -> bool {
-        let now = clock::now();
+    pub(super) fn may_hand_over(&self, hold: &Hold, now: Moment) -> bool {
         hold.name.kind().allows_hand_over()
             && now < self.window_end(hold)
             && now < hold.valid_until()
@@ -64,7 +65,7 @@ impl Engine {
 
     /// Handles a hold that was handed to a dropped waiter: hands it to the next waiter, or releases it.
     pub(super) fn hand_over_or_release(self: &Arc<Self>, hold: Arc<Hold>) {
-        if !self.wait_queues.hand_over(&hold, || self.may_hand_over(&hold)) {
+        if !self.wait_queues.hand_over(&hold, || self.may_hand_over(&hold, clock::now())) {
             self.release_handed_over(hold);
         }
     }
@@ -75,8 +76,9 @@ impl Engine {
         if self.background.is_closed() {
             return self.wait_queues.remove_hold(&hold);
         }
-        let release = Arc::clone(self).finish_release(Arc::clone(&hold), true, Moment::NEVER);
+        let engine = Arc::clone(self);
         self.background.spawn(async move {
+            let release = Release::new(&engine, Arc::clone(&hold), true, clock::now(), Moment::NEVER);
             if let Err(error) = release.await {
                 tracing::warn!(name = %hold.name, error = %error.with_causes(), "release of a handed-over lock failed");
             }
@@ -126,7 +128,7 @@ mod tests {
         let guard = next.await.expect("handed over");
         assert_eq!(*guard.owner_id(), previous.owner);
         // As a retried release of one of several guards, which runs when all of them are gone.
-        engine.send_releases(&previous, Moment::NEVER).await.expect("nothing to release");
+        engine.send_releases(&previous, Moment::NEVER, None).await.expect("nothing to release");
         assert!(lock.is_locked().await.expect("a reply"), "released by a hold that was handed over");
         guard.unlock().await.expect("held");
     }
@@ -136,7 +138,7 @@ mod tests {
         let (client, engine) = client();
         let lock = client.lock("late step");
         let (previous, next) = hand_over(&lock).await;
-        engine.send_releases(&previous, Moment::NEVER).await.expect("held");
+        engine.send_releases(&previous, Moment::NEVER, None).await.expect("held");
         let guard = next.await.expect("a turn");
         assert!(lock.is_locked().await.expect("a reply"), "a released hold was accepted");
         guard.unlock().await.expect("held");
@@ -165,7 +167,7 @@ mod tests {
         let mut next = Box::pin(lock.lock());
         assert!(next.as_mut().now_or_never().is_none());
         // Its reply concerns this hold, and the next holder would not see it.
-        let _renewal = RenewalUnderWay::begin(Arc::clone(guard.hold())).expect("held");
+        let _renewal = RenewalUnderWay::begin(Arc::clone(guard.hold()), clock::now()).expect("held");
         guard.unlock().await.expect("held");
         assert_ne!(*next.await.expect("a turn").owner_id(), owner);
     }

@@ -12,6 +12,7 @@
 //! | | [`engine`](self::engine) | the engine itself: all of this state, as the modules below use it |
 //! | steps | [`query`] | requests that concern no local hold: inspect, counters, forced unlock, waiting for a latch |
 //! | | [`renewal`] | the task of the watchdog: renews, checks and shortens leases |
+//! | | [`pass_on`] | has the store pass a fair lock on to the next local waiter |
 //! | | [`release`] | releases holds, and undoes requests in doubt |
 //! | | [`unlock_after`] | leaves a hold to the store until a given time |
 //! | | [`hand_over`] | passes a hold to the next local waiter |
@@ -30,6 +31,7 @@ mod attempt;
 mod engine;
 mod grant;
 mod hand_over;
+mod pass_on;
 mod query;
 mod reenter;
 mod release;
@@ -46,7 +48,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use turnlock_core::{ClientId, LockName};
+use turnlock_core::{ClientId, Kind, LockName};
 
 pub(crate) use acquire::acquire;
 pub(crate) use engine::Engine;
@@ -59,7 +61,7 @@ pub(crate) use settings::CheckedSettings;
 pub(crate) use state::{CallLocation, CallSite, Hold, Join, LeaseMode, Wakeup};
 
 use crate::clock;
-use turnlock_store::{Signals, Store};
+use turnlock_store::{Signals, Store, simulation};
 
 impl Engine {
     /// Starts the engine on the current runtime.
@@ -67,10 +69,17 @@ impl Engine {
         let (background, runner) = BackgroundTasks::new();
         let engine = Self::new(store, client, settings, background);
         engine.store.attach(Arc::downgrade(&engine) as Weak<dyn Signals>);
-        tokio::spawn(runner);
-        tokio::spawn(renewal::run(Arc::downgrade(&engine)));
+        simulation::spawn(&engine.runtime, runner);
+        simulation::spawn(&engine.runtime, renewal::run(Arc::downgrade(&engine)));
         let (heartbeats, store) = (Arc::downgrade(&engine.heartbeats), Arc::downgrade(&engine.store));
-        tokio::spawn(state::heartbeat::run(heartbeats, store, engine.settings.clone()));
+        let weak = Arc::downgrade(&engine);
+        let on_ignored = move |name: &LockName, waiter, ignored, lease| {
+            if let Some(engine) = weak.upgrade() {
+                engine.take_back(name, waiter, ignored, lease);
+            }
+        };
+        let heartbeats = state::heartbeat::run(heartbeats, store, engine.settings.clone(), on_ignored);
+        simulation::spawn(&engine.runtime, heartbeats);
         engine
     }
 
@@ -99,8 +108,20 @@ impl Engine {
 }
 
 impl Signals for Engine {
-    fn freed(&self, name: &LockName) {
-        self.wait_queues.wake(name);
+    fn freed(&self, name: &LockName) -> bool {
+        let is_used = self.wait_queues.wake(name);
+        if is_used || name.kind() != Kind::Fair {
+            return is_used;
+        }
+        // The waiters of a client share a subscription. If it was interrupted, a message may be lost.
+        match name.waiter() {
+            Some(client) if client.as_str() == self.client.to_string() => {
+                self.heartbeats.check(name);
+                true
+            }
+            Some(waiter) => self.wait_queues.wake(&name.for_client_of(&waiter)),
+            None => false,
+        }
     }
 
     fn connection_changed(&self) {

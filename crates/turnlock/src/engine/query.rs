@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use turnlock_core::model::{Claim, CounterOp, Released, Snapshot};
 use turnlock_core::request::RetryWindow;
-use turnlock_core::{ClientId, Kind, LockName, OwnerId};
+use turnlock_core::{ClientId, Kind, LockName, Moment, OwnerId};
 
 use super::engine::Engine;
 use super::request::{WaitLimit, describe, time_out};
@@ -101,7 +101,7 @@ impl Engine {
                 state.pause(failure, sent).await.map_err(|failure| failure.into_error(|| describe(&name)))?;
             }
         };
-        self.on_runtime(RunToCompletion::new(&self.background, work)).await
+        self.on_runtime(RunToCompletion::boxed(&self.background, work)).await
     }
 
     /// Removes a request id of a counter from the store, in the background.
@@ -146,7 +146,7 @@ impl Engine {
     fn check_holds(&self, name: &LockName, is_affected: impl Fn(&OwnerId) -> bool) {
         self.wait_queues.for_holds(name, |hold| {
             if is_affected(&hold.owner) || hold.permit_ids().any(|id| is_affected(&id)) {
-                self.watchdog.plan(hold, clock::now());
+                self.watchdog.plan_now(hold);
             }
         });
     }
@@ -154,7 +154,7 @@ impl Engine {
 
 /// Fails if the store may have forgotten the outcome of an earlier copy of a counter request.
 pub(super) fn check_resendable(name: &LockName, repeats: RetryWindow) -> Result<(), Error> {
-    if clock::now() < repeats.end() {
+    if !repeats.is_in_doubt() || clock::now() < repeats.end() {
         return Ok(());
     }
     let source =
@@ -177,46 +177,82 @@ fn check_kind(name: &LockName, owner: Option<&OwnerId>) -> Result<(), Error> {
 
 /// Waits until a latch is open. Returns `false` if the wait limit passes first.
 ///
-/// Failures are retried within the wait limit.
+/// Failures are retried within the wait limit. Of the waiters of this client, the first one asks the store, for all
+/// of them. The others ask only if it does not get a reply in time, as when its caller does not poll it.
 pub(crate) async fn until_zero(
     engine: &Arc<Engine>,
     name: &LockName,
     wait_limit: WaitLimit,
 ) -> Result<bool, Error> {
+    let began = clock::now();
     let (waiter, _) = engine.wait_queues.enter(name, Join::AtEnd, Wakeup::default());
-    let (limit, end) = (engine.settings.usual_limit(), wait_limit.end());
+    let (limit, poll) = (engine.settings.usual_limit(), engine.settings.poll_interval);
+    let end = wait_limit.end();
     let mut state = RetryState::new(engine.settings.retry_for, wait_limit, limit);
-    let mut is_subscribed = false;
+    // A change of the count was published then, and no reply is known that is later.
+    let mut hint: Option<Moment> = None;
     loop {
         engine.check_open()?;
-        let sent = clock::now();
+        let (view, now) = (waiter.view(), clock::now());
+        if view.opened.is_some_and(|sent| sent >= began) {
+            return Ok(true);
+        }
+        // The last reply to any of the waiters, which was not zero.
+        let last_reply = view.refusal.map(|refusal| refusal.sent).filter(|sent| *sent >= began);
+        if now >= end && last_reply.is_some_and(|sent| now < sent + limit + LONGEST_SLEEP) {
+            return Ok(false);
+        }
+        if waiter.wakeup.take_hint() {
+            hint = Some(now);
+        }
+        hint = hint.filter(|hint| last_reply.is_none_or(|sent| sent < *hint));
+        let ask_at = if view.may_send {
+            let next_poll = last_reply.map_or(began, |sent| sent + poll);
+            // Messages published before the subscription are missed, so the count is read again at once.
+            if view.is_subscribed { hint.unwrap_or(next_poll).min(next_poll) } else { now }
+        } else {
+            let overdue = last_reply.unwrap_or(began) + poll + limit / 4;
+            hint.map_or(overdue, |hint| overdue.min(hint + limit / 4))
+        };
+        if now < ask_at.min(end) {
+            let sleep_for = ask_at.min(end).since(now).min(LONGEST_SLEEP);
+            let _ = tokio::time::timeout(sleep_for, waiter.wakeup.notified()).await;
+            continue;
+        }
+        if view.may_send && last_reply.is_some() && !view.is_subscribed {
+            waiter.set_subscribed();
+            waiter.wakeup.set_hint();
+            let time_left = end.since(now).min(LONGEST_SLEEP);
+            let _ = tokio::time::timeout(time_left, engine.store.subscribe(name)).await;
+            continue;
+        }
+        if let Some(outage) = waiter.outage(limit + LONGEST_SLEEP) {
+            // The failures of earlier waiters count, for the time that this one has waited.
+            state.inherit(outage.since.max(began), outage.failure);
+            if state.is_exhausted()
+                && let Some(failure) = state.failure()
+            {
+                return Err(failure.into_error(|| describe(name)));
+            }
+        }
         // A request may outlast the caller's deadline by one response time-out.
         let reply = wait_limit.bound(limit, engine.store.inspect(name, limit)).await;
         let no_reply =
             || Failure::refused(FailureKind::Unavailable(time_out(format!("no reply within {limit:?}"))));
         match reply.unwrap_or_else(|_| Err(no_reply())) {
-            Ok(StepReply { value, .. }) if value.number.unwrap_or_default() <= 0 => return Ok(true),
-            Ok(_) => state.reset(),
-            Err(failure) => {
-                state.pause(failure, sent).await.map_err(|failure| failure.into_error(|| describe(name)))?;
-                continue;
+            Ok(StepReply { value, .. }) if value.number.unwrap_or_default() <= 0 => {
+                waiter.set_opened(now);
+                return Ok(true);
             }
-        }
-        if clock::now() >= end {
-            return Ok(false);
-        }
-        if !is_subscribed {
-            // Messages published before the subscription are missed, so the count is read again at once.
-            is_subscribed = true;
-            waiter.set_subscribed();
-            let _ =
-                tokio::time::timeout(end.since(sent).min(LONGEST_SLEEP), engine.store.subscribe(name)).await;
-            continue;
-        }
-        let poll_at = (sent + engine.settings.poll_interval).min(end);
-        while !waiter.wakeup.take_hint() && clock::now() < poll_at {
-            let sleep_for = poll_at.since(clock::now()).min(LONGEST_SLEEP);
-            let _ = tokio::time::timeout(sleep_for, waiter.wakeup.notified()).await;
+            Ok(_) => {
+                state.reset();
+                waiter.set_refusal(name.kind(), 0, now);
+            }
+            Err(failure) => {
+                waiter.set_outage(now, &failure);
+                state.pause(failure, now).await.map_err(|failure| failure.into_error(|| describe(name)))?;
+                waiter.wakeup.set_hint();
+            }
         }
     }
 }

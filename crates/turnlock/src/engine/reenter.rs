@@ -17,7 +17,7 @@ use super::grant::Grant;
 use super::request::{AcquireRequest, ReenterRequest, WaitLimit, describe};
 use super::retry::RetryState;
 use super::run_to_completion::RunToCompletion;
-use super::state::{CallSite, Hold, LeaseMode};
+use super::state::{CallSite, Hold, LeaseMode, StepTurn};
 use crate::clock;
 use crate::error::{Error, IntoError, LostReason};
 use turnlock_store::{Failure, StepOptions, StepReply};
@@ -39,7 +39,7 @@ pub(crate) async fn reenter(
             format!("reentry of plain lock {:?}: a plain lock has no hold count", hold.name.as_str());
         return Err(Error::Unsupported(reason));
     }
-    RunToCompletion::new(&engine.background, send_reenter(Arc::clone(engine), Arc::clone(hold), request))
+    RunToCompletion::boxed(&engine.background, send_reenter(Arc::clone(engine), Arc::clone(hold), request))
         .await
 }
 
@@ -54,7 +54,8 @@ async fn send_reenter(engine: Arc<Engine>, hold: Arc<Hold>, request: ReenterRequ
         };
         if let Err(failure) = state.pause(failure, sent).await {
             // If the store replies, the caller sees the error only after the old count is restored.
-            if !failure.took_effect || engine.send_releases(&hold, clock::now() + limit).await.is_err() {
+            if !failure.took_effect || engine.send_releases(&hold, clock::now() + limit, None).await.is_err()
+            {
                 engine.send_releases_in_background(&hold);
             }
             return Err(failure.into_error(|| format!("the reentry of lock {:?}", hold.name.as_str())));
@@ -74,7 +75,7 @@ async fn try_reenter(
         Ok(Err(Error::Lost { name: hold.name.to_string(), reason }))
     };
     // Released between two tries, so that a release does not wait for a store that does not reply.
-    let _step = hold.step_lock.lock().await;
+    let _step = StepTurn::of(hold).await;
     if let Some(reason) = hold.lost() {
         return lost(reason);
     }
@@ -96,13 +97,13 @@ async fn try_reenter(
                     inner.state.doubt = failure.merge_doubt(inner.state.doubt, lease.as_duration());
                     drop(inner);
                     // The next release sends its target count, whether the store has the old count or the new one.
-                    hold.apply(Event::ReentryInDoubt { target });
+                    hold.apply(Event::ReentryInDoubt { target }, clock::now());
                 }
                 return Err(failure);
             }
         };
     let token = match value {
-        Acquired::Busy { .. } | Acquired::Gone => return lost(engine.loss_reason(hold)),
+        Acquired::Busy { .. } | Acquired::Queued | Acquired::Gone => return lost(engine.loss_reason(hold)),
         Acquired::GrantedWith { token } => Some(token),
         Acquired::Granted => None,
     };
@@ -111,7 +112,7 @@ async fn try_reenter(
     hold.note_replicas(replicas, reached);
     // Unless the hold has ended meanwhile.
     Ok(engine.finish(hold, hold.confirm_reentry(target, lease_mode), None).map(|()| {
-        engine.watchdog.watch(hold);
+        engine.watchdog.watch(hold, clock::now());
         Grant::new(engine, Arc::clone(hold), lease_mode, token)
     }))
 }

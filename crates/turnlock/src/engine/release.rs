@@ -3,9 +3,12 @@
 //! What a reply or a failure means is decided by [`turnlock_core::hold_state`]; this module sends the requests and
 //! executes the actions.
 
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use tokio::sync::oneshot;
 use turnlock_core::hold_state::{Action, Event, Phase, Report};
 use turnlock_core::lease::coarse_limit;
@@ -14,38 +17,137 @@ use turnlock_core::{Backoff, Doubt, Kind, Moment};
 
 use super::engine::Engine;
 use super::retry::pause_until;
-use super::state::Hold;
+use super::state::{Hold, StepTurn};
 use crate::clock;
 use crate::error::{Error, IntoError, LostReason};
-use turnlock_store::Failure;
+use turnlock_store::{Failure, StepReply, TypedCall};
 
-impl Engine {
-    /// Releases on the store what ended guards held: the whole hold, if `is_last`.
-    pub(super) async fn finish_release(
-        self: Arc<Self>,
+/// Releases on the store what ended guards held.
+///
+/// The first request needs no allocation beside that of the store. What rarely follows is boxed.
+pub(super) struct Release {
+    engine: Arc<Engine>,
+    hold: Arc<Hold>,
+    /// The whole hold is released.
+    is_last: bool,
+    /// When the guard ended.
+    began: Moment,
+    deadline: Moment,
+    state: ReleaseState,
+}
+
+enum ReleaseState {
+    Begun,
+    /// The first request.
+    Sent(ReleaseRequest),
+    /// The retries, or the wait for another step of the hold.
+    Retrying(BoxFuture<'static, Result<(), Error>>),
+}
+
+/// A release request under way.
+struct ReleaseRequest {
+    call: ReleaseCall,
+    target: u32,
+    yields: bool,
+    /// Until the reply, no other step of the hold is sent.
+    _turn: StepTurn,
+}
+
+/// How a release is sent.
+enum ReleaseCall {
+    Store(TypedCall<Released>),
+    /// It names the next waiter of a fair lock.
+    PassOn(BoxFuture<'static, Result<StepReply<Released>, Failure>>),
+}
+
+impl Future for ReleaseCall {
+    type Output = Result<StepReply<Released>, Failure>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.get_mut() {
+            Self::Store(call) => Pin::new(call).poll(context),
+            Self::PassOn(call) => call.as_mut().poll(context),
+        }
+    }
+}
+
+impl Release {
+    pub(super) fn new(
+        engine: &Arc<Engine>,
         hold: Arc<Hold>,
         is_last: bool,
+        began: Moment,
         deadline: Moment,
-    ) -> Result<(), Error> {
-        let outcome = self.send_releases(&hold, deadline).await;
-        if matches!(outcome, Err(Error::InDoubt { .. })) && clock::now() < hold.release_end() {
-            self.send_releases_in_background(&hold);
+    ) -> Self {
+        Self { engine: Arc::clone(engine), hold, is_last, began, deadline, state: ReleaseState::Begun }
+    }
+
+    /// Returns the first request, or the outcome if there is nothing to send.
+    fn begin(&self) -> Result<ReleaseState, Result<(), Error>> {
+        let Self { engine, hold, .. } = self;
+        let Some(turn) = StepTurn::try_of(hold) else { return Ok(self.retry(None)) };
+        match hold.apply(Event::ReleaseDue, self.began) {
+            Action::Send { target } => {
+                let (call, yields) = engine.release_call(hold, target, self.began);
+                Ok(ReleaseState::Sent(ReleaseRequest { call, target, yields, _turn: turn }))
+            }
+            action => Err(engine.finish(hold, action, None)),
         }
-        if is_last {
-            self.wait_queues.remove_hold(&hold);
-        } else if outcome.is_ok() && Self::is_too_long(&hold) {
-            self.shorten_in_background(&hold);
+    }
+
+    /// Returns the retries after a failed request for this count.
+    fn retry(&self, failed: Option<(u32, Failure)>) -> ReleaseState {
+        let (engine, hold, deadline) = (Arc::clone(&self.engine), Arc::clone(&self.hold), self.deadline);
+        ReleaseState::Retrying(Box::pin(async move { engine.send_releases(&hold, deadline, failed).await }))
+    }
+
+    /// Returns the outcome to the caller, after what follows from it.
+    fn finish(&self, outcome: Result<(), Error>) -> Result<(), Error> {
+        let Self { engine, hold, .. } = self;
+        if matches!(outcome, Err(Error::InDoubt { .. })) && clock::now() < hold.release_end() {
+            engine.send_releases_in_background(hold);
+        }
+        if self.is_last {
+            engine.wait_queues.remove_hold(hold);
+        } else if outcome.is_ok() && Engine::is_too_long(hold) {
+            engine.shorten_in_background(hold);
         }
         outcome
     }
+}
 
+impl Future for Release {
+    type Output = Result<(), Error>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        loop {
+            let next = match &mut self.state {
+                ReleaseState::Begun => self.begin(),
+                ReleaseState::Sent(ReleaseRequest { call, target, yields, .. }) => {
+                    let (reply, target, yields) = (ready!(Pin::new(call).poll(context)), *target, *yields);
+                    match self.engine.note_release(&self.hold, target, yields, reply) {
+                        Ok(action) => Err(self.engine.finish(&self.hold, action, None)),
+                        Err(failure) => Ok(self.retry(Some((target, failure)))),
+                    }
+                }
+                ReleaseState::Retrying(retries) => Err(ready!(retries.as_mut().poll(context))),
+            };
+            match next {
+                Ok(state) => self.state = state,
+                Err(outcome) => return Poll::Ready(self.finish(outcome)),
+            }
+        }
+    }
+}
+
+impl Engine {
     /// Lowers the count on the store to the number of guards, in the background.
     ///
     /// The caller has its result already.
     pub(super) fn send_releases_in_background(self: &Arc<Self>, hold: &Arc<Hold>) {
         let (engine, hold) = (Arc::clone(self), Arc::clone(hold));
         self.background.spawn(async move {
-            let outcome = engine.send_releases(&hold, Moment::NEVER).await;
+            let outcome = engine.send_releases(&hold, Moment::NEVER, None).await;
             if let Err(error @ Error::InDoubt { .. }) = outcome
                 && !hold.name.kind().is_leased()
             {
@@ -58,51 +160,80 @@ impl Engine {
     /// Lowers the count on the store to the number of guards.
     ///
     /// While the store does not reply, retries until the hold must have expired there, or until `deadline`.
+    /// `failed` is a request that has failed, with its count.
     pub(super) async fn send_releases(
         self: &Arc<Self>,
         hold: &Arc<Hold>,
         deadline: Moment,
+        mut failed: Option<(u32, Failure)>,
     ) -> Result<(), Error> {
         let mut backoff = Backoff::default();
         loop {
-            // Unlocked between two tries. Each try reads the current target.
-            let step = hold.step_lock.lock().await;
-            let (target, failure) = match hold.apply(Event::ReleaseDue) {
-                Action::Send { target } => match self.send_release(hold, target).await {
+            let (target, failure) = match failed.take() {
+                Some(failed) => failed,
+                None => match self.send_release(hold).await {
                     Ok(action) => return self.finish(hold, action, None),
-                    Err(failure) => (target, failure),
+                    Err(failed) => failed,
                 },
-                action => return self.finish(hold, action, None),
             };
-            drop(step);
             let end = hold.release_end().min(deadline);
             let may_retry = pause_until(end, &failure, &mut backoff).await;
             if !may_retry || clock::now() >= hold.resend_end() {
                 let is_refused = !failure.is_retryable();
-                let action = hold.apply(Event::ReleaseFailed { target, is_refused });
+                let action = hold.apply(Event::ReleaseFailed { target, is_refused }, clock::now());
                 return self.finish(hold, action, Some(failure));
             }
         }
     }
 
-    /// Sends one release request. Returns what its reply means.
-    async fn send_release(&self, hold: &Arc<Hold>, target: u32) -> Result<Action, Failure> {
-        let yields =
-            target == 0 && hold.name.kind().allows_hand_over() && self.wait_queues.begin_yielding(&hold.name);
+    /// Sends one release request, if one is due. Returns what its reply means, or its count and the failure.
+    async fn send_release(&self, hold: &Arc<Hold>) -> Result<Action, (u32, Failure)> {
+        // Until the reply. Each try reads the current target.
+        let _turn = StepTurn::of(hold).await;
+        let now = clock::now();
+        let action = hold.apply(Event::ReleaseDue, now);
+        let Action::Send { target } = action else { return Ok(action) };
+        let (call, yields) = self.release_call(hold, target, now);
+        self.note_release(hold, target, yields, call.await).map_err(|failure| (target, failure))
+    }
+
+    /// Makes a release request. Returns also whether this client yields to others after it.
+    fn release_call(&self, hold: &Hold, target: u32, now: Moment) -> (ReleaseCall, bool) {
+        let yields = target == 0
+            && hold.name.kind().yields_to_others()
+            && self.wait_queues.begin_yielding(&hold.name, now);
         let claim = Claim { unsure: hold.is_remembered(), ..hold.claim(target) };
-        let reply = match self.store.release(claim, self.release_limit(hold)).await {
+        let limit = self.release_limit(hold, now);
+        let may_pass_on = target == 0 && hold.name.kind() == Kind::Fair;
+        let next = if may_pass_on { self.heartbeats.name_next(&hold.name) } else { None };
+        let call = match next {
+            Some(next) => ReleaseCall::PassOn(self.pass_on(claim, next, limit)),
+            None => ReleaseCall::Store(self.store.release(claim, limit)),
+        };
+        (call, yields)
+    }
+
+    /// Returns what the reply to a release request means.
+    fn note_release(
+        &self,
+        hold: &Arc<Hold>,
+        target: u32,
+        yields: bool,
+        reply: Result<StepReply<Released>, Failure>,
+    ) -> Result<Action, Failure> {
+        let reply = match reply {
             Ok(reply) => reply,
             Err(failure) => {
                 if let Some(sent) = failure.in_doubt {
-                    hold.apply(Event::ReleaseInDoubt { target, sent: sent.at });
+                    hold.apply(Event::ReleaseInDoubt { target, sent: sent.at }, clock::now());
                 }
                 let in_doubt = failure.in_doubt.is_some();
                 tracing::warn!(name = %hold.name, %failure, in_doubt, "release failed");
                 return Err(failure);
             }
         };
-        if let Some(listeners) = reply.notified.filter(|_| yields) {
-            self.wait_queues.set_listeners(&hold.name, listeners);
+        if let Some(listeners) = reply.notified.filter(|&listeners| yields || listeners > 0) {
+            self.wait_queues.set_listeners(&hold.name, listeners, yields);
         }
         self.forget_settled_release(hold, target);
         if reply.value != Released::NotHeld {
@@ -110,7 +241,7 @@ impl Engine {
             if target == 0 {
                 self.recent_releases.push(hold);
             }
-            return Ok(hold.confirm_release(target, reply.sent));
+            return Ok(hold.confirm_release(target, reply.sent, clock::now()));
         }
         let reason = self.loss_reason(hold);
         let action = hold.apply_loss(Event::ReleaseNotHeld { target }, reason);
@@ -131,7 +262,7 @@ impl Engine {
         let report = match action {
             Action::Finish { report, undo } => {
                 if let Some(doubt) = undo {
-                    self.undo_request(hold.claim(0), self.release_limit(hold), doubt);
+                    self.undo_request(hold.claim(0), self.release_limit(hold, clock::now()), doubt);
                 }
                 report
             }
@@ -172,8 +303,8 @@ impl Engine {
     }
 
     /// The response time-out of a release: less than usual when the lease is nearly over.
-    pub(super) fn release_limit(&self, hold: &Hold) -> Duration {
-        let rest = hold.may_last_until().since(clock::now());
+    pub(super) fn release_limit(&self, hold: &Hold, now: Moment) -> Duration {
+        let rest = hold.may_last_until().since(now);
         coarse_limit(rest.max(Duration::from_millis(100)), self.settings.usual_limit())
     }
 

@@ -40,7 +40,7 @@ pub(super) struct RetryState {
     limit: Duration,
     backoff: Backoff,
     /// The send time of the first failed request, and the last failure.
-    failing: Option<(Moment, Failure)>,
+    failing: Option<Box<(Moment, Failure)>>,
 }
 
 impl RetryState {
@@ -50,12 +50,12 @@ impl RetryState {
 
     /// Adopts the failures of earlier waiters of the same queue, unless there are own ones.
     pub(super) fn inherit(&mut self, since: Moment, failure: Failure) {
-        self.failing.get_or_insert((since, failure));
+        self.failing.get_or_insert_with(|| Box::new((since, failure)));
     }
 
     /// Returns `true` if requests have failed for too long to send another one.
     pub(super) fn is_exhausted(&self) -> bool {
-        self.failing.as_ref().is_some_and(|(since, _)| clock::now() >= self.retry_until(*since))
+        self.failing.as_ref().is_some_and(|failing| clock::now() >= self.retry_until(failing.0))
     }
 
     /// Returns `true` if the last request failed.
@@ -88,18 +88,23 @@ impl RetryState {
         // grant that stands got its reply, so it is no such failure.
         let is_first_quick_failure =
             self.failing.is_none() && !failure.took_effect && now < sent + self.limit;
-        let since = self.failing.take().map_or(sent, |(since, _)| since);
+        let since = self.failing.take().map_or(sent, |failing| failing.0);
         let may_retry = is_first_quick_failure || now < self.retry_until(since);
         if !failure.is_retryable() || !may_retry {
             return None;
         }
-        self.failing = Some((since, failure.clone()));
+        self.failing = Some(Box::new((since, failure.clone())));
         Some(self.backoff.pause(fastrand::f64()))
+    }
+
+    /// Returns the last failure, if the last request failed.
+    pub(super) fn failure(&self) -> Option<Failure> {
+        self.failing.as_ref().map(|failing| failing.1.clone())
     }
 
     /// Returns the last failure as an error, if the last request failed. A failure is not a refusal.
     pub(super) fn error(&self, name: &LockName) -> Option<Error> {
-        let (_, failure) = self.failing.as_ref()?;
+        let (_, failure) = self.failing.as_deref()?;
         Some(failure.clone().into_error(|| format!("lock {:?}", name.as_str())))
     }
 }

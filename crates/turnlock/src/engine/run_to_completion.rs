@@ -92,41 +92,49 @@ impl Drop for PendingTask {
 ///
 /// In the background its result is dropped, so a result that must be undone undoes itself on drop. A future
 /// that was never polled has done nothing, and is only dropped.
-pub(crate) struct RunToCompletion<'a, T: Send + 'static> {
-    work: Option<Pin<Box<dyn Future<Output = T> + Send>>>,
-    is_started: bool,
+pub(crate) struct RunToCompletion<'a, W: Completable> {
+    /// Not boxed here: a future that is boxed already, or needs no pinning, is moved to the background as it is.
+    work: Option<W>,
+    is_under_way: bool,
     background: &'a BackgroundTasks,
 }
 
-impl<'a, T: Send + 'static> RunToCompletion<'a, T> {
-    pub(crate) fn new(
-        background: &'a BackgroundTasks,
-        work: impl Future<Output = T> + Send + 'static,
-    ) -> Self {
-        Self { work: Some(Box::pin(work)), is_started: false, background }
+/// A future that can be moved while it is under way.
+pub(crate) trait Completable: Future + Unpin + Send + 'static {}
+
+impl<W: Future + Unpin + Send + 'static> Completable for W {}
+
+impl<'a, W: Completable> RunToCompletion<'a, W> {
+    pub(crate) fn new(background: &'a BackgroundTasks, work: W) -> Self {
+        Self { work: Some(work), is_under_way: false, background }
     }
 }
 
-impl<T: Send + 'static> Future for RunToCompletion<'_, T> {
-    type Output = T;
+impl<'a, T: Send + 'static> RunToCompletion<'a, Pin<Box<dyn Future<Output = T> + Send>>> {
+    pub(crate) fn boxed(
+        background: &'a BackgroundTasks,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Self {
+        Self::new(background, Box::pin(work))
+    }
+}
 
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
-        self.is_started = true;
-        // Taken out during the poll, so that a future that panicked is not polled again in the background.
-        let Some(mut work) = self.work.take() else {
-            return Poll::Pending;
-        };
-        let poll = work.as_mut().poll(context);
-        if poll.is_pending() {
-            self.work = Some(work);
-        }
+impl<W: Completable> Future for RunToCompletion<'_, W> {
+    type Output = W::Output;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<W::Output> {
+        // Not under way during the poll, so that a future that panicked is not polled again in the background.
+        self.is_under_way = false;
+        let Some(work) = &mut self.work else { return Poll::Pending };
+        let poll = Pin::new(work).poll(context);
+        self.is_under_way = poll.is_pending();
         poll
     }
 }
 
-impl<T: Send + 'static> Drop for RunToCompletion<'_, T> {
+impl<W: Completable> Drop for RunToCompletion<'_, W> {
     fn drop(&mut self) {
-        if let Some(work) = self.work.take().filter(|_| self.is_started) {
+        if let Some(work) = self.work.take_if(|_| self.is_under_way) {
             self.background.spawn(async move { drop(work.await) });
         }
     }

@@ -9,7 +9,7 @@ use super::engine::Engine;
 use super::request::describe;
 use super::retry::pause_until;
 use super::run_to_completion::RunToCompletion;
-use super::state::{Hold, LeaseMode, RenewalUnderWay};
+use super::state::{Hold, LeaseMode, RenewalUnderWay, StepTurn};
 use crate::clock;
 use crate::error::{Error, IntoError};
 use turnlock_store::{Failure, StepOptions, StepReply};
@@ -49,14 +49,15 @@ impl Engine {
         if let Some(reason) = hold.lost() {
             self.mark_lost(hold, reason);
         }
-        if hold.end_guard(lease_mode, Event::UnlockDelayed) == Action::Refuse {
+        let now = clock::now();
+        if hold.end_guard(lease_mode, Event::UnlockDelayed, now) == Action::Refuse {
             let (what, guards) = (describe(&hold.name), hold.guards());
             let reason =
                 format!("delayed unlock of {what}: it has {guards} guards; release the others first");
             return Err(Error::Unsupported(reason));
         }
         self.watchdog.unwatch(hold);
-        Ok(DelayedUnlock { hold: Arc::clone(hold), until: clock::now() + lease.as_duration() })
+        Ok(DelayedUnlock { hold: Arc::clone(hold), until: now + lease.as_duration() })
     }
 
     /// Sets the end of a hold on the store, and waits for the confirmation.
@@ -75,7 +76,7 @@ impl Engine {
             engine.wait_queues.remove_hold(&delayed.hold);
             outcome
         };
-        RunToCompletion::new(&self.background, work).await
+        RunToCompletion::boxed(&self.background, work).await
     }
 
     async fn send_with_retry(self: &Arc<Self>, delayed: &DelayedUnlock) -> Result<(), Error> {
@@ -125,7 +126,7 @@ impl Engine {
 
     /// Releases in the background a hold whose delayed unlock the store refused.
     fn release_refused(self: &Arc<Self>, hold: &Arc<Hold>) {
-        hold.apply(Event::DelayedUnlockRefused);
+        hold.apply(Event::DelayedUnlockRefused, clock::now());
         self.send_releases_in_background(hold);
     }
 
@@ -135,12 +136,13 @@ impl Engine {
         DelayedUnlock { hold, until }: &DelayedUnlock,
     ) -> Result<Result<(), Error>, Failure> {
         // Waits for a reentry that is under way.
-        let _step = hold.step_lock.lock().await;
-        let action = hold.apply(Event::DelayedUnlockDue { until: *until });
+        let _step = StepTurn::of(hold).await;
+        let action = hold.apply(Event::DelayedUnlockDue { until: *until }, clock::now());
         let Action::Send { target } = action else { return Ok(self.finish(hold, action, None)) };
         let time_left = until.since(clock::now()).max(Lease::MIN);
         let time_left = Lease::new(time_left).unwrap_or(Lease::LONGEST);
-        let step_options = StepOptions::of_engine(self.release_limit(hold), hold.replicas_wanted());
+        let step_options =
+            StepOptions::of_engine(self.release_limit(hold, clock::now()), hold.replicas_wanted());
         let outcome = self.store.unlock_after(hold.claim(target), time_left, step_options).await;
         if outcome.as_ref().is_err_and(|failure| failure.in_doubt.is_some()) {
             hold.extend_may_last(time_left);
@@ -148,7 +150,7 @@ impl Engine {
         let StepReply { value, sent, .. } = outcome?;
         if value == Renewed::NotHeld {
             tracing::warn!(name = %hold.name, owner = %hold.owner, "lost, noticed at the delayed unlock");
-            return Ok(self.finish(hold, hold.apply(Event::DelayedUnlockNotHeld), None));
+            return Ok(self.finish(hold, hold.apply(Event::DelayedUnlockNotHeld, clock::now()), None));
         }
         tracing::debug!(name = %hold.name, owner = %hold.owner, ?time_left, "delayed unlock set");
         hold.extend_may_last(time_left);

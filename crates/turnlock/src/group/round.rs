@@ -41,7 +41,7 @@ pub(super) async fn request_all(
         // Fails only if the round is decided.
         let vote = move |vote| drop(sender.send((server, vote)));
         let request = request(held.clone(), server, lock.clone(), vote, timeout, location);
-        RunToCompletion::new(&lock.named.engine.background, request)
+        RunToCompletion::boxed(&lock.named.engine.background, request)
     });
     let mut requests: Vec<_> = requests.collect();
     // All requests are sent before anything is decided, however fast the first replies are.

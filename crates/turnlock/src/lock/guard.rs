@@ -2,7 +2,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use std::{error, fmt};
 
-use turnlock_core::{Kind, OwnerId};
+use turnlock_core::{Kind, Moment, OwnerId};
 
 use crate::engine::{self, Engine, Grant, Hold, LeaseMode, ReenterRequest, WaitLimit};
 use crate::owner::OwnerHolds;
@@ -246,6 +246,12 @@ impl Guard {
     /// `Instant` does not count the time that a machine is suspended: [`is_valid`](Guard::is_valid) does.
     pub fn valid_until(&self) -> Instant {
         Instant::now() + self.hold().valid_until().since(clock::now())
+    }
+
+    /// As [`valid_until`](Self::valid_until), by the clock of the leases. For simulations.
+    #[doc(hidden)]
+    pub fn valid_until_moment(&self) -> Moment {
+        self.hold().valid_until()
     }
 }
 

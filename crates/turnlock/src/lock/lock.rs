@@ -268,7 +268,8 @@ impl Lock {
         if let Some(owner) = &self.owner {
             owner.check_client(engine)?;
             let holds = owner.holds(&request.name);
-            let grant = engine.on_runtime(holds.acquire(engine, request)).await?;
+            // Boxed, since it is larger, and most acquires have no explicit owner.
+            let grant = Box::pin(engine.on_runtime(holds.acquire(engine, request))).await?;
             return Ok(grant.map(|grant| Guard { grant, owner_holds: Arc::downgrade(&holds) }));
         }
         let grant = engine.on_runtime(engine::acquire(engine, request)).await?;

@@ -1,7 +1,7 @@
 use std::time::{Duration, Instant};
 
-use turnlock_core::Kind;
 use turnlock_core::model::PermitId;
+use turnlock_core::{Kind, Moment};
 
 use crate::{Error, Guard, GuardError, LostReason};
 
@@ -110,5 +110,8 @@ impl Permits {
         get valid_until(&self) -> Instant;
         /// Returns how many replicas acknowledged the last grant or renewal.
         get replicas(&self) -> u32;
+        /// As [`valid_until`](Self::valid_until), by the clock of the leases. For simulations.
+        #[doc(hidden)]
+        get valid_until_moment(&self) -> Moment;
     }
 }

@@ -281,8 +281,8 @@ mod tests {
         let (engine, name) = (&slots.named.engine, slots.named.checked().expect("a good name"));
         let lease_mode = LeaseMode::Fixed(Lease::LONGEST);
         let hold = || {
-            let owner = engine.new_owner();
-            Hold::granted(Claim { permits: 2, ..Claim::new(name, &owner, 1) }, lease_mode, clock::now(), None)
+            let (owner, now) = (engine.new_owner(), clock::now());
+            Hold::granted(Claim { permits: 2, ..Claim::new(name, &owner, 1) }, lease_mode, (now, now), None)
         };
         let lost = engine.release(Arc::new(hold()), lease_mode).await;
         assert!(matches!(lost, Err(Error::Lost { .. })), "{url}: {lost:?}");

@@ -189,7 +189,7 @@ async fn a_missing_right_is_reported_with_the_rule() {
         assert_eq!(keys(&server).await, Vec::<String>::new(), "no key is left without {lacking}");
     }
     // Rights that only some primitives need.
-    let report = examine(&user(&server, &["~*", "&*", "+@all", "-zmscore"]).await).await;
+    let report = examine(&user(&server, &["~*", "&*", "+@all", "-zrangebyscore"]).await).await;
     let finding = found(&report, Level::Danger, Topic::Rights);
     assert!(finding.text.contains("permit semaphore"), "{finding}");
     let report = examine(&user(&server, &["~*", "&*", "+@all", "-decr"]).await).await;

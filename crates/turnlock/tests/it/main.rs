@@ -12,6 +12,7 @@ mod doctor;
 mod fail_over;
 mod file_faults;
 mod file_host;
+mod file_log;
 mod file_store;
 mod find;
 mod fixture;
@@ -86,7 +87,9 @@ fn main() {
     trials.extend(fault_trials());
     trials.extend(outage::trials());
     trials.extend(replicas::trials());
-    for case in [file_faults::CASES, file_host::CASES, outage::CASES, outage::KIND_CASES].concat() {
+    for case in
+        [file_faults::CASES, file_host::CASES, file_log::CASES, outage::CASES, outage::KIND_CASES].concat()
+    {
         trials.push(trial(StoreKind::File, Kind::Lock, case, None));
     }
     trials.extend(acl::trials(StoreKind::Redis.missing().as_deref()));

@@ -16,7 +16,6 @@ pub(crate) const CASES: &[Case] = cases![
     the_lock_is_released_if_the_command_cannot_be_executed,
     flags_after_the_command_belong_to_it,
     the_command_is_killed_with_the_program,
-    the_helper_starts_nothing_if_its_parent_is_gone,
     an_ignored_sigchld_does_not_prevent_waiting,
     at_least_holds_the_lock_after_the_command,
 ];
@@ -121,16 +120,6 @@ async fn the_command_is_killed_with_the_program(fixture: Fixture) {
     let is_free = async || lock.try_lock().await.unwrap().acquired().is_some();
     eventually("the lock is free", limit, is_free).await;
     eventually("the command ends", ms(5_000), async || !is_running(pid)).await;
-}
-
-async fn the_helper_starts_nothing_if_its_parent_is_gone(fixture: Fixture) {
-    let file = fixture.file("started");
-    for (parent, is_started) in [("1", false), (&*std::process::id().to_string(), true)] {
-        let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_turnlock"));
-        command.args(["__start", parent, "touch"]).arg(&file);
-        Program::start(command).code().await;
-        assert_eq!(file.exists(), is_started, "{parent}");
-    }
 }
 
 async fn an_ignored_sigchld_does_not_prevent_waiting(fixture: Fixture) {

@@ -2,20 +2,29 @@
 
 mod blocked_stderr;
 mod command;
+mod cost;
 mod exclusion;
 mod lost_lock;
 mod reporting;
 mod signals;
+mod slow_exec;
 mod successor;
 mod usage;
 
 use crate::Case;
 use crate::store::Store;
+use crate::terminal;
 
-/// The cases on a terminal, for every store.
-pub(crate) const TERMINAL_CASES: &[Case] = reporting::TERMINAL_CASES;
+/// The cases of every store that need a tool, and why it is missing, if it is.
+pub(crate) fn cases_with_tools() -> [(&'static [Case], Option<String>); 3] {
+    [
+        (reporting::TERMINAL_CASES, terminal::missing()),
+        (slow_exec::CASES, slow_exec::missing()),
+        (cost::LINKER_CASES, cost::linker_log_missing()),
+    ]
+}
 
-/// The cases of a store that need no terminal.
+/// The cases of a store that need no tool.
 pub(crate) fn cases(store: Store) -> impl Iterator<Item = Case> {
     let common = [
         command::CASES,
@@ -27,7 +36,7 @@ pub(crate) fn cases(store: Store) -> impl Iterator<Item = Case> {
     ];
     let specific = match store {
         Store::Redis => [usage::CASES, lost_lock::REDIS_CASES].concat(),
-        Store::File => lost_lock::FILE_CASES.to_vec(),
+        Store::File => [lost_lock::FILE_CASES, cost::FILE_CASES].concat(),
     };
     common.concat().into_iter().chain(specific)
 }

@@ -42,7 +42,7 @@ impl Fixture {
         lease: u64,
     ) -> Acquired {
         let (name, owner, under) = (name(side), OwnerId::from_wire(owner), under.map(OwnerId::from_wire));
-        let claim = Claim { under, ..Claim::new(&name, &owner, target) };
+        let claim = Claim { under: under.map(Box::new), ..Claim::new(&name, &owner, target) };
         let options =
             AcquireOptions { lease: Lease::new(ms(lease)).expect("valid"), waits: true, highest_token: 0 };
         match self.apply(&Step::Acquire(claim, options)) {

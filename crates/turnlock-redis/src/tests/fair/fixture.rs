@@ -74,7 +74,7 @@ impl Fixture {
                     fixture.deadlines().await.last().map_or(fixture.time().await, |(_, deadline)| *deadline);
                 fixture.add_redisson_waiter(waiter, Some(tail + WAIT)).await;
             } else {
-                assert!(matches!(fixture.acquire_waiting(waiter).await, Acquired::Busy { .. }));
+                assert!(is_refused(fixture.acquire_waiting(waiter).await));
             }
         }
         fixture
@@ -169,11 +169,16 @@ impl Fixture {
     pub(super) async fn expect_notified<T>(&self, waiter: &str, step: impl Future<Output = T>) -> T {
         let client = redis::Client::open(self.server.url()).expect("a good URL");
         let mut pubsub = client.get_async_pubsub().await.expect("a connection");
-        pubsub.subscribe(self.name.for_waiter(&owner(waiter)).channel()).await.expect("subscribed");
+        let is_javas = waiter.starts_with('j');
+        let channel =
+            |name: fn(&LockName, &OwnerId) -> LockName| name(&self.name, &owner(waiter)).channel().to_owned();
+        let channel = channel(if is_javas { LockName::for_waiter } else { LockName::for_client_of });
+        pubsub.subscribe(channel).await.expect("subscribed");
         let outcome = step.await;
         let message = tokio::time::timeout(LIMIT, pubsub.on_message().next()).await;
         let message = message.expect("a message in time").expect("a message");
-        assert_eq!(message.get_payload::<String>().expect("a text"), "0");
+        let expected = if is_javas { "0".to_owned() } else { field(waiter) };
+        assert_eq!(message.get_payload::<String>().expect("a text"), expected);
         outcome
     }
 
@@ -186,6 +191,10 @@ impl Fixture {
         }
         all
     }
+}
+
+pub(super) fn is_refused(reply: Acquired) -> bool {
+    matches!(reply, Acquired::Busy { .. } | Acquired::Queued)
 }
 
 pub(super) fn is_near(one: i64, other: i64) -> bool {

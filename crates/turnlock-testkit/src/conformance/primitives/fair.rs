@@ -109,6 +109,8 @@ async fn no_request_overtakes_the_queue(fixture: Fixture) {
         while queue_length(&one).await == 0 {
             assert!(tokio::time::timeout(ms(1), &mut head).await.is_err(), "the lock is held");
         }
+        // Until it sleeps: a request that it has sent would be granted the free lock.
+        assert!(tokio::time::timeout(ms(300), &mut head).await.is_err(), "the lock is held");
     };
     within(ms(5_000), "the head is in the queue", enter).await;
     // The lock is free and stays free, because the head is not polled.

@@ -12,7 +12,7 @@ use crate::clock;
 use crate::engine::CheckedSettings;
 use crate::error::{Error, IntoError};
 use crate::identity::{Identity, MAX_ANNOUNCED};
-use turnlock_store::{Failure, FailureKind, StepReply, Store};
+use turnlock_store::{Failure, FailureKind, StepReply, Store, simulation};
 
 /// How long the store keeps a record.
 const RECORD_TTL: Duration = Duration::from_secs(3_600);
@@ -92,7 +92,7 @@ impl ClientRecord {
             return;
         }
         let record = Arc::clone(self);
-        runtime.spawn(async move {
+        simulation::spawn(runtime, async move {
             if let Err(failure) = record.write().await {
                 tracing::debug!(%failure, "client record not written");
             }

@@ -3,7 +3,7 @@ use std::pin::pin;
 
 use futures_util::future::select;
 use parking_lot::{Mutex, MutexGuard};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use turnlock_core::hold_state::{Action, Event, Facts, Phase};
 use turnlock_core::model::{Claim, PermitId};
 use turnlock_core::renewal::ScheduleKey;
@@ -35,13 +35,11 @@ pub(crate) struct Hold {
     pub(crate) permits: u32,
     /// Until when the store remembers the request id of the acquire, for permits without owners.
     pub(crate) remembered_until: Moment,
-    /// Held during a step: the steps of one owner are sequential.
-    pub(crate) step_lock: tokio::sync::Mutex<()>,
+    /// Has one permit. The steps of one owner are sequential: [`StepTurn`](super::StepTurn).
+    pub(super) steps: Semaphore,
     inner: Mutex<Inner>,
-    /// Notified when the hold is lost or its lease is shortened.
-    end_changed: Notify,
-    /// Notified when the last renewal under way has finished.
-    pub(crate) renewals_done: Notify,
+    /// Notified when the hold is lost, its lease is shortened, or the awaited end of its renewals has come.
+    pub(super) changed: Notify,
 }
 
 /// What changes together during the life of a hold.
@@ -53,11 +51,11 @@ pub(crate) struct Inner {
     lost_reason: Option<LostReason>,
     pub(crate) leases: Leases,
     /// The local end of the lease.
-    valid_until: Moment,
+    pub(super) valid_until: Moment,
     /// Until when the store may have the hold. Later than `valid_until`, since a request may arrive late.
     may_last_until: Moment,
     /// When the last request was sent that the store confirmed.
-    last_confirmed: Moment,
+    pub(super) last_confirmed: Moment,
     /// The number of replicas that must acknowledge each renewal.
     replicas_wanted: u32,
     /// The number of replicas that acknowledged the last confirmation.
@@ -66,17 +64,31 @@ pub(crate) struct Inner {
     pub(crate) appointment: Option<ScheduleKey>,
     /// The number of renewals under way.
     pub(crate) renewals_under_way: u32,
+    /// A renewal waits to be sent, so that no other is needed.
+    pub(crate) is_renewal_queued: bool,
+    /// A task waits until no renewal is under way.
+    pub(super) awaits_renewals: bool,
     /// The owner is known outside the engine, so the hold must not be handed over.
     pub(crate) is_bound_to_owner: bool,
 }
 
+impl Inner {
+    fn has_renewal(&self) -> bool {
+        self.is_renewal_queued || self.renewals_under_way > 0
+    }
+}
+
 impl Hold {
-    /// Creates the hold of a new grant, with one guard.
-    pub(crate) fn granted(claim: Claim, lease_mode: LeaseMode, sent: Moment, doubt: Option<Doubt>) -> Self {
-        let (now, lease) = (clock::now(), lease_mode.lease());
+    /// Creates the hold of a grant that arrives at `now`, with one guard. Its request was sent at `sent`.
+    pub(crate) fn granted(
+        Claim { name, owner, permits, .. }: Claim,
+        lease_mode: LeaseMode,
+        (sent, now): (Moment, Moment),
+        doubt: Option<Doubt>,
+    ) -> Self {
+        let lease = lease_mode.lease();
         let mut leases = Leases::default();
-        leases.add(lease_mode);
-        let Claim { name, owner, permits, .. } = claim;
+        leases.add(lease_mode, now);
         Self {
             name,
             owner,
@@ -86,7 +98,7 @@ impl Hold {
             call_site: None,
             permits,
             remembered_until: sent + REPEATED_FOR,
-            step_lock: tokio::sync::Mutex::new(()),
+            steps: Semaphore::new(1),
             inner: Mutex::new(Inner {
                 state: HoldState::granted(doubt),
                 lost_reason: None,
@@ -98,10 +110,11 @@ impl Hold {
                 replicas_reached: 0,
                 appointment: None,
                 renewals_under_way: 0,
+                is_renewal_queued: false,
+                awaits_renewals: false,
                 is_bound_to_owner: false,
             }),
-            end_changed: Notify::new(),
-            renewals_done: Notify::new(),
+            changed: Notify::new(),
         }
     }
 
@@ -109,7 +122,8 @@ impl Hold {
     ///
     /// `replicas` must not exceed the number that has acknowledged this hold.
     pub(crate) fn for_next_holder(&self, lease_mode: LeaseMode, replicas: u32, call_site: CallSite) -> Self {
-        let next = Self::granted(self.claim(1), lease_mode, clock::now(), None);
+        let now = clock::now();
+        let next = Self::granted(self.claim(1), lease_mode, (now, now), None);
         {
             let (from, mut to) = (self.inner(), next.inner());
             to.valid_until = from.valid_until;
@@ -123,19 +137,19 @@ impl Hold {
     }
 
     /// Applies an event to the state, and returns what is to be done.
-    pub(crate) fn apply(&self, event: Event) -> Action {
-        self.apply_to(&mut self.inner(), event)
+    pub(crate) fn apply(&self, event: Event, now: Moment) -> Action {
+        self.apply_to(&mut self.inner(), event, now)
     }
 
-    fn apply_to(&self, inner: &mut Inner, event: Event) -> Action {
-        let (state, action) = inner.state.next(event, &self.facts(inner));
+    fn apply_to(&self, inner: &mut Inner, event: Event, now: Moment) -> Action {
+        let (state, action) = inner.state.next(event, &self.facts(inner, now));
         inner.state = state;
         action
     }
 
-    fn facts(&self, inner: &Inner) -> Facts {
+    fn facts(&self, inner: &Inner, now: Moment) -> Facts {
         Facts {
-            now: clock::now(),
+            now,
             valid_until: inner.valid_until,
             may_last_until: inner.may_last_until,
             is_leased: self.name.kind().is_leased(),
@@ -144,28 +158,28 @@ impl Hold {
 
     /// Adds the guard of a confirmed reentry, unless the hold has ended meanwhile.
     pub(crate) fn confirm_reentry(&self, target: u32, lease_mode: LeaseMode) -> Action {
-        let mut inner = self.inner();
-        let action = self.apply_to(&mut inner, Event::ReentryConfirmed { target });
+        let (mut inner, now) = (self.inner(), clock::now());
+        let action = self.apply_to(&mut inner, Event::ReentryConfirmed { target }, now);
         if action == Action::Allow {
-            inner.leases.add(lease_mode);
+            inner.leases.add(lease_mode, now);
         }
         action
     }
 
     /// Records a confirmed release, which may settle requests in doubt.
-    pub(crate) fn confirm_release(&self, target: u32, sent: Sent) -> Action {
+    pub(crate) fn confirm_release(&self, target: u32, sent: Sent, now: Moment) -> Action {
         let mut inner = self.inner();
         inner.state.doubt = sent.unsettled(inner.state.doubt);
-        self.apply_to(&mut inner, Event::ReleaseConfirmed { target })
+        self.apply_to(&mut inner, Event::ReleaseConfirmed { target }, now)
     }
 
     /// Ends a guard, unless the event is refused.
-    pub(crate) fn end_guard(&self, lease_mode: LeaseMode, event: Event) -> Action {
-        self.end_guard_of(&mut self.inner(), lease_mode, event)
+    pub(crate) fn end_guard(&self, lease_mode: LeaseMode, event: Event, now: Moment) -> Action {
+        self.end_guard_of(&mut self.inner(), lease_mode, event, now)
     }
 
-    fn end_guard_of(&self, inner: &mut Inner, lease_mode: LeaseMode, event: Event) -> Action {
-        let action = self.apply_to(inner, event);
+    fn end_guard_of(&self, inner: &mut Inner, lease_mode: LeaseMode, event: Event, now: Moment) -> Action {
+        let action = self.apply_to(inner, event, now);
         if action != Action::Refuse {
             inner.leases.remove(lease_mode);
         }
@@ -176,13 +190,13 @@ impl Hold {
     /// handed over.
     ///
     /// It can if no request is under way or in doubt, and the owner is not known outside the engine.
-    pub(crate) fn offer(&self, lease_mode: LeaseMode) -> bool {
+    pub(crate) fn offer(&self, lease_mode: LeaseMode, now: Moment) -> bool {
         // A cancelled reentry may still be under way.
-        let Ok(_step) = self.step_lock.try_lock() else { return false };
+        let Ok(_step) = self.steps.try_acquire() else { return false };
         let mut inner = self.inner();
-        inner.renewals_under_way == 0
+        !inner.has_renewal()
             && !inner.is_bound_to_owner
-            && self.end_guard_of(&mut inner, lease_mode, Event::HandOverOffered) == Action::Allow
+            && self.end_guard_of(&mut inner, lease_mode, Event::HandOverOffered, now) == Action::Allow
     }
 
     /// Transfers the hold on the store, and its next check, to the accepting waiter.
@@ -190,13 +204,13 @@ impl Hold {
     /// Returns `None` if the hold may have changed: the watchdog has taken it up, or a late step of earlier
     /// guards is ending it.
     pub(crate) fn transfer(&self) -> Option<ScheduleKey> {
-        let _step = self.step_lock.try_lock().ok()?;
+        let _step = self.steps.try_acquire().ok()?;
         let mut inner = self.inner();
-        if inner.renewals_under_way > 0 || inner.appointment.is_none() {
+        if inner.has_renewal() || inner.appointment.is_none() {
             return None;
         }
         // A later step of earlier guards finds nothing to release.
-        let is_accepted = self.apply_to(&mut inner, Event::HandOverAccepted) == Action::Allow;
+        let is_accepted = self.apply_to(&mut inner, Event::HandOverAccepted, clock::now()) == Action::Allow;
         inner.appointment.take_if(|_| is_accepted)
     }
 
@@ -248,14 +262,14 @@ impl Hold {
     /// Until when a release of it may be sent again.
     pub(crate) fn release_end(&self) -> Moment {
         let inner = self.inner();
-        inner.state.release_end(&self.facts(&inner))
+        inner.state.release_end(&self.facts(&inner, clock::now()))
     }
 
     /// Until when the store remembers an unanswered release of permits without owners. A later copy would count
     /// again.
     pub(crate) fn resend_end(&self) -> Moment {
         let inner = self.inner();
-        inner.state.resend_end(&self.facts(&inner))
+        inner.state.resend_end(&self.facts(&inner, clock::now()))
     }
 
     pub(crate) fn valid_until(&self) -> Moment {
@@ -310,7 +324,7 @@ impl Hold {
         inner.valid_until = inner.valid_until.min(lease.local_end(now));
         drop(inner);
         // Tasks that wait for the end must wait for the earlier one.
-        self.end_changed.notify_waiters();
+        self.changed.notify_waiters();
         true
     }
 
@@ -321,13 +335,16 @@ impl Hold {
 
     /// Returns why the hold was lost, if it was. An expired lease counts before the watchdog has noticed it.
     pub(crate) fn lost(&self) -> Option<LostReason> {
+        self.lost_by(clock::now())
+    }
+
+    /// Returns why the hold was lost by `now`, as [`lost`](Self::lost).
+    pub(crate) fn lost_by(&self, now: Moment) -> Option<LostReason> {
         let inner = self.inner();
         match inner.state.phase {
             Phase::Lost(_) => inner.lost_reason,
-            Phase::Held { .. } if clock::now() >= inner.valid_until => Some(match inner.leases.renewal {
-                Some(_) => {
-                    LostReason::NotRenewed { unconfirmed_for: clock::now().since(inner.last_confirmed) }
-                }
+            Phase::Held { .. } if now >= inner.valid_until => Some(match inner.leases.renewal {
+                Some(_) => LostReason::NotRenewed { unconfirmed_for: now.since(inner.last_confirmed) },
                 None => LostReason::Expired,
             }),
             _ => None,
@@ -340,8 +357,8 @@ impl Hold {
     /// client's runtime.
     pub(crate) async fn until_lost(&self) -> LostReason {
         loop {
-            let mut end_changed = pin!(self.end_changed.notified());
-            end_changed.as_mut().enable();
+            let mut changed = pin!(self.changed.notified());
+            changed.as_mut().enable();
             if let Some(reason) = self.lost() {
                 return reason;
             }
@@ -353,13 +370,12 @@ impl Hold {
                 _ => return pending().await,
             }
             // A renewal moves the end. Then the loop waits for the new one.
-            let ended = select(end_changed, Deadline::new(self.valid_until()));
             if clock::is_followed_and_paused() {
                 // Tokio advances a paused clock to its own timers only.
                 let rest = self.valid_until().since(clock::now());
-                let _ = tokio::time::timeout(rest, ended).await;
+                let _ = tokio::time::timeout(rest, changed).await;
             } else {
-                ended.await;
+                select(changed, Deadline::new(self.valid_until())).await;
             }
         }
     }
@@ -367,11 +383,11 @@ impl Hold {
     /// Applies an event that may mean the loss of the hold, for `reason`.
     pub(crate) fn apply_loss(&self, event: Event, reason: LostReason) -> Action {
         let mut inner = self.inner();
-        let action = self.apply_to(&mut inner, event);
+        let action = self.apply_to(&mut inner, event, clock::now());
         if action == Action::ReportLoss {
             inner.lost_reason = Some(reason);
             drop(inner);
-            self.end_changed.notify_waiters();
+            self.changed.notify_waiters();
         }
         action
     }
@@ -389,7 +405,8 @@ mod tests {
 
     fn hold(lease_mode: LeaseMode) -> Arc<Hold> {
         let (name, owner) = (LockName::parse("n").expect("a good name"), OwnerId::from_wire("a:1"));
-        Arc::new(Hold::granted(Claim::new(&name, &owner, 1), lease_mode, clock::now(), None))
+        let now = clock::now();
+        Arc::new(Hold::granted(Claim::new(&name, &owner, 1), lease_mode, (now, now), None))
     }
 
     fn lease(millis: u64) -> Lease {
@@ -423,7 +440,7 @@ mod tests {
         let hold = hold(lease_mode);
         let mut lost = Box::pin(hold.until_lost());
         assert!(lost.as_mut().now_or_never().is_none());
-        hold.end_guard(lease_mode, Event::GuardEnded);
+        hold.end_guard(lease_mode, Event::GuardEnded, clock::now());
         let outcome = tokio::time::timeout(Duration::from_millis(100), lost).await;
         assert!(outcome.is_err(), "released, not lost");
         assert!(hold.until_lost().now_or_never().is_none());

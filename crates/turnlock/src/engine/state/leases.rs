@@ -1,7 +1,6 @@
 use smallvec::SmallVec;
 use turnlock_core::{Lease, Moment};
 
-use crate::clock;
 use turnlock_store::Failure;
 
 /// How the lease of a hold ends.
@@ -40,13 +39,13 @@ pub(crate) struct Leases {
 }
 
 impl Leases {
-    pub(crate) fn add(&mut self, lease_mode: LeaseMode) {
+    pub(crate) fn add(&mut self, lease_mode: LeaseMode, now: Moment) {
         match lease_mode {
             LeaseMode::Renewed(lease) => {
                 self.renewed_guards += 1;
                 self.renewal = Some(lease);
             }
-            LeaseMode::Fixed(lease) => self.fixed.push((lease, clock::now() + lease.as_duration())),
+            LeaseMode::Fixed(lease) => self.fixed.push((lease, now + lease.as_duration())),
         }
     }
 

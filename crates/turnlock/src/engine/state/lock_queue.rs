@@ -6,13 +6,14 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 use turnlock_core::wait_queue::{Ticket, WaitQueue};
 use turnlock_core::{Kind, Moment, Yielding};
 
 use super::call_site::CallSite;
 use super::hold::Hold;
 use crate::clock;
-use turnlock_store::Failure;
+use turnlock_store::{Failure, Presence};
 
 /// The local holds and waiters of one lock, and what its waiters know of each other's requests.
 #[derive(Debug, Default)]
@@ -23,10 +24,14 @@ pub(crate) struct LockQueue {
     pub(crate) is_subscribed: bool,
     /// The turns left to other processes since the last release of this client.
     pub(crate) yielding: Option<Yielding>,
+    /// The number of clients that received the last release of this client.
+    pub(crate) listeners: u32,
     /// The failures of the waiters in front since the last reply.
     pub(crate) outage: Option<Box<Outage>>,
     /// The last refusal by the store.
     pub(crate) refusal: Option<Refusal>,
+    /// When the last request was sent that found a latch open.
+    pub(crate) opened: Option<Moment>,
 }
 
 /// A refused request: what it requested, and when it was sent.
@@ -89,6 +94,7 @@ pub(crate) enum Join {
 }
 
 /// The state of a queue, as one of its waiters sees it.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts, each read on its own")]
 pub(crate) struct QueueView {
     pub(crate) may_send: bool,
     pub(crate) is_held_locally: bool,
@@ -97,6 +103,10 @@ pub(crate) struct QueueView {
     pub(crate) not_before: Moment,
     /// The last refusal of a request of this queue.
     pub(crate) refusal: Option<Refusal>,
+    /// Requests of this queue have failed since the last reply.
+    pub(crate) has_outage: bool,
+    /// When the last request was sent that found a latch open.
+    pub(crate) opened: Option<Moment>,
 }
 
 impl LockQueue {
@@ -108,12 +118,17 @@ impl LockQueue {
             is_subscribed: self.is_subscribed,
             not_before: self.yielding.as_ref().map_or(Moment::from_micros(0), Yielding::ends),
             refusal: self.refusal,
+            has_outage: self.outage.is_some(),
+            opened: self.opened,
         }
     }
 
     /// Adds a new hold. Returns the holds that conflict with it, except `under`.
     pub(crate) fn add_hold(&mut self, hold: &Arc<Hold>, under: Option<&Arc<Hold>>) -> Vec<Arc<Hold>> {
-        self.yielding = None;
+        // Another hold can begin while this client yields the permit that it has released.
+        if !hold.name.kind().is_compatible_with(hold.name.kind()) {
+            self.yielding = None;
+        }
         (self.outage, self.refusal) = (None, None);
         let mut displaced = Vec::new();
         self.holds.retain(|known| {
@@ -136,6 +151,10 @@ impl LockQueue {
     pub(crate) fn remove_hold(&mut self, hold: &Arc<Hold>) -> bool {
         let index = self.holds.iter().position(|known| Arc::ptr_eq(known, hold));
         index.map(|index| self.holds.swap_remove(index)).is_some()
+    }
+
+    pub(crate) fn wake_all(&self) {
+        self.waiters.iter().for_each(|wakeup| wakeup.wake());
     }
 
     pub(crate) fn wake_front(&self) {
@@ -161,6 +180,8 @@ pub(crate) struct Wakeup {
     ended: Notify,
     /// The number of acknowledging replicas that a handed-over hold must have. `None`: none is accepted.
     pub(crate) hand_over_replicas: Option<u32>,
+    /// Whether the caller was dropped while a request is under way.
+    is_gone: AtomicBool,
     /// The hold that was handed over. Set only while the waiter is queued, under the lock of the wait queues.
     pub(crate) handed: Mutex<Option<Arc<Hold>>>,
 }
@@ -176,6 +197,11 @@ impl Wakeup {
         self.caller.as_ref().filter(|(_, began)| *began <= since).map(|(call_site, _)| call_site)
     }
 
+    /// Notes that the caller was dropped. Returns `false` if that is known already.
+    pub(crate) fn set_gone(&self) -> bool {
+        !self.is_gone.swap(true, Ordering::AcqRel)
+    }
+
     pub(crate) fn take_handed(&self) -> Option<Arc<Hold>> {
         self.handed.lock().take()
     }
@@ -186,8 +212,8 @@ impl Wakeup {
     }
 
     /// Waits for a wake-up. An earlier one that was not awaited counts.
-    pub(crate) async fn notified(&self) {
-        self.notify.notified().await;
+    pub(crate) fn notified(&self) -> Notified<'_> {
+        self.notify.notified()
     }
 
     /// Sets the hint without a wake-up.
@@ -223,5 +249,11 @@ impl Wakeup {
 
     pub(crate) fn take_hint(&self) -> bool {
         self.hint.swap(false, Ordering::AcqRel)
+    }
+}
+
+impl Presence for Wakeup {
+    fn is_gone(&self) -> bool {
+        self.is_gone.load(Ordering::Acquire)
     }
 }

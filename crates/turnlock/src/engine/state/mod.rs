@@ -5,10 +5,10 @@
 //!
 //! | module | what it keeps |
 //! |---|---|
-//! | [`hold`], [`leases`] | a hold, until when it is valid, and the leases of its guards |
+//! | [`hold`], [`leases`], [`step_turn`] | a hold, until when it is valid, the leases of its guards, and whose step is under way |
 //! | [`wait_queues`], [`lock_queue`] | the local holds and waiters of each lock |
 //! | [`watchdog`] | which hold is renewed or checked when |
-//! | [`heartbeat`] | the waiters in the fair queues of the store, and their heartbeats |
+//! | [`heartbeat`], [`fair_waiter`] | the waiters in the fair queues of the store, and their heartbeats |
 //! | [`client_record`] | what the client publishes about itself |
 //! | [`history`] | the highest fencing tokens, and the latest releases |
 //! | [`deadline`] | a timer that needs no runtime |
@@ -17,21 +17,25 @@
 mod call_site;
 mod client_record;
 mod deadline;
+mod fair_waiter;
 pub(super) mod heartbeat;
 mod history;
 mod hold;
 mod leases;
 mod lock_queue;
+mod step_turn;
 mod wait_queues;
 mod watchdog;
 
 pub(crate) use call_site::{CallLocation, CallSite};
 pub(crate) use client_record::ClientRecord;
 pub(crate) use deadline::LONGEST_SLEEP;
+pub(crate) use fair_waiter::{FairWaiter, FoundOutcome, IgnoredOutcome, PassedOn};
 pub(crate) use heartbeat::{HeartbeatEntry, Heartbeats};
 pub(crate) use history::{RecentReleases, Tokens};
 pub(crate) use hold::Hold;
 pub(crate) use leases::LeaseMode;
 pub(crate) use lock_queue::{FrontState, Join, QueueView, Wakeup};
+pub(crate) use step_turn::StepTurn;
 pub(crate) use wait_queues::{WaitQueues, Waiter};
 pub(crate) use watchdog::{RenewalUnderWay, Watchdog};

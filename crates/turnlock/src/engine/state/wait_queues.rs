@@ -1,10 +1,10 @@
-use std::collections::HashMap;
 use std::collections::hash_map::{Entry, OccupiedEntry};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use turnlock_core::name::NameMap;
 use turnlock_core::wait_queue::Ticket;
 use turnlock_core::{Kind, LockName, Moment, OwnerId, Yielding};
 
@@ -12,14 +12,17 @@ use super::call_site::CallSite;
 use super::hold::Hold;
 use super::lock_queue::{FrontState, Join, LockQueue, Outage, QueueView, Refusal, Wakeup};
 use crate::clock;
-use turnlock_store::{Failure, Store};
+use turnlock_store::{Failure, Presence, Store};
+
+/// The time between two turns that a client with several permits yields.
+const YIELD_PAUSE: Duration = Duration::from_millis(20);
 
 /// The local wait queues: one for each lock that this client holds or waits for.
 ///
 /// Each waiter for a fair lock has a queue of its own, since it has its own entry in the queue on the store.
 #[derive(Debug)]
 pub(crate) struct WaitQueues {
-    queues: Mutex<HashMap<LockName, LockQueue>>,
+    queues: Mutex<NameMap<LockQueue>>,
     store: Arc<dyn Store>,
 }
 
@@ -97,7 +100,7 @@ impl WaitQueues {
         let Some(wakeup) = queue.waiters.front().next() else { return false };
         let is_accepted =
             wakeup.hand_over_replicas.is_some_and(|replicas| hold.replicas_wanted() >= replicas);
-        if !is_accepted || !queue.has_hold(hold) || !end_guard() {
+        if !is_accepted || wakeup.is_gone() || !queue.has_hold(hold) || !end_guard() {
             return false;
         }
         *wakeup.handed.lock() = Some(Arc::clone(hold));
@@ -120,28 +123,55 @@ impl WaitQueues {
         handed
     }
 
-    /// Starts to yield to other processes, before a release. Returns `false` if no local waiter is queued.
-    pub(crate) fn begin_yielding(&self, name: &LockName) -> bool {
+    /// Starts to yield to other processes, before a release. Returns `false` if that is not necessary.
+    ///
+    /// It is not if no local waiter is queued and no client received the release before. A client with many permits
+    /// yields now and then, not with each release: the others may wait for more permits than that.
+    pub(crate) fn begin_yielding(&self, name: &LockName, now: Moment) -> bool {
         let mut queues = self.queues.lock();
-        let queue = queues.get_mut(name).filter(|queue| !queue.waiters.is_empty());
-        queue.map(|queue| queue.yielding = Some(Yielding::begin(clock::now()))).is_some()
+        let Some(queue) = queues.get_mut(name) else { return false };
+        if queue.waiters.is_empty() && queue.listeners == 0 {
+            return false;
+        }
+        let last = queue.yielding.as_ref().map(Yielding::ends);
+        if last.is_some_and(|end| now < end || (queue.holds.len() > 1 && now < end + YIELD_PAUSE)) {
+            return false;
+        }
+        queue.yielding = Some(Yielding::begin(queue.listeners, now));
+        true
     }
 
-    /// Sets the number of clients that received the message of the release.
-    pub(crate) fn set_listeners(&self, name: &LockName, listeners: u32) {
-        if let Some(yielding) = self.queues.lock().get_mut(name).and_then(|queue| queue.yielding.as_mut()) {
-            yielding.release_published(listeners, clock::now());
+    /// Sets the number of clients that received the message of a release, after which this client yields or not.
+    pub(crate) fn set_listeners(&self, name: &LockName, listeners: u32, yields: bool) {
+        if let Some(queue) = self.queues.lock().get_mut(name) {
+            let is_alone = listeners <= u32::from(queue.is_subscribed);
+            let listeners = if is_alone { 0 } else { listeners };
+            queue.listeners = listeners;
+            if let Some(yielding) = queue.yielding.as_mut().filter(|_| yields) {
+                yielding.release_published(listeners, clock::now());
+            }
         }
     }
 
-    /// Wakes the waiters in front, after a message that `name` was released.
-    pub(crate) fn wake(&self, name: &LockName) {
-        if let Some(queue) = self.queues.lock().get_mut(name) {
-            if let Some(yielding) = &mut queue.yielding {
-                yielding.release_received(clock::now());
-            }
+    /// Wakes the waiters in front, after a message that `name` was released. Returns `false` if it has no queue.
+    pub(crate) fn wake(&self, name: &LockName) -> bool {
+        let mut queues = self.queues.lock();
+        let Some(queue) = queues.get_mut(name) else { return false };
+        if let Some(yielding) = &mut queue.yielding {
+            yielding.release_received(clock::now());
+        }
+        if name.kind() == Kind::Latch {
+            // The first one asks for all, but the others must know how long to wait for it.
+            queue.wake_all();
+        } else {
             queue.wake_front();
         }
+        true
+    }
+
+    /// Returns `true` if this client holds `name`, as far as it knows.
+    pub(crate) fn has_holds(&self, name: &LockName) -> bool {
+        self.queues.lock().get(name).is_some_and(|queue| !queue.holds.is_empty())
     }
 
     /// Wakes the waiters in front of all queues.
@@ -151,7 +181,7 @@ impl WaitQueues {
 
     /// Wakes all waiters.
     pub(crate) fn wake_all(&self) {
-        self.queues.lock().values().flat_map(|queue| queue.waiters.iter()).for_each(|wakeup| wakeup.wake());
+        self.queues.lock().values().for_each(LockQueue::wake_all);
     }
 
     /// Calls `each` with the local holds on `name`, while none of them can be handed over.
@@ -221,6 +251,17 @@ pub(crate) struct Waiter {
 }
 
 impl Waiter {
+    /// Moves the place in the queue out of this waiter.
+    pub(crate) fn take(&mut self) -> Self {
+        Self {
+            wait_queues: Arc::clone(&self.wait_queues),
+            name: self.name.clone(),
+            ticket: self.ticket,
+            wakeup: Arc::clone(&self.wakeup),
+            is_entered: std::mem::take(&mut self.is_entered),
+        }
+    }
+
     pub(crate) fn view(&self) -> QueueView {
         let queues = self.wait_queues.queues.lock();
         // A waiter without a place in the queue does not keep the queue alive, and may send all the same.
@@ -259,6 +300,14 @@ impl Waiter {
         if let Some(queue) = self.wait_queues.queues.lock().get_mut(&self.name) {
             queue.outage = None;
             queue.refusal = Some(Refusal { sent, kind, permits });
+        }
+    }
+
+    /// Records that a request sent at `sent` found a latch open, and wakes all its waiters.
+    pub(crate) fn set_opened(&self, sent: Moment) {
+        if let Some(queue) = self.wait_queues.queues.lock().get_mut(&self.name) {
+            queue.opened = Some(sent);
+            queue.wake_all();
         }
     }
 
@@ -348,3 +397,7 @@ impl Drop for Waiter {
         self.leave(None);
     }
 }
+
+#[cfg(test)]
+#[path = "tests/wait_queues.rs"]
+mod tests;

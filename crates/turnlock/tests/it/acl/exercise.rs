@@ -77,6 +77,10 @@ async fn queue(fixture: &AclFixture) -> Outcome {
     // A dead waiter is at the head of the queue.
     fixture.admin_command(&format!("RPUSH redisson_lock_queue:{{{}}} dead", fixture.name)).await;
     let guard = here.lock().await.map_err(text)?;
+    // A live waiter of Redisson is the first to wait, for a moment.
+    let name = fixture.name;
+    fixture.admin_command(&format!("ZADD redisson_lock_timeout:{{{name}}} 9e12 java:1")).await;
+    fixture.admin_command(&format!("RPUSH redisson_lock_queue:{{{name}}} java:1")).await;
     let (first, second) = (there.clone(), here.clone());
     let timed_out = tokio::spawn(async move { first.try_lock_for(ms(300)).await.map_err(text) });
     fixture.until_subscribed_and_asleep().await?;
@@ -84,16 +88,48 @@ async fn queue(fixture: &AclFixture) -> Outcome {
     fixture
         .in_time("one waiter is left in the queue", async {
             check(timed_out.await.map_err(text)??.is_busy(), "the first waiter times out")?;
-            while here.inspect().await.map_err(text)?.queue.len() != 1 {
+            while here.inspect().await.map_err(text)?.queue.len() != 2 {
                 tokio::time::sleep(ms(5)).await;
             }
             Ok(())
         })
         .await?;
-    fixture.until_subscribed_and_asleep().await?;
+    until_heartbeat(fixture).await?;
+    fixture.admin_command(&format!("ZREM redisson_lock_timeout:{{{name}}} java:1")).await;
+    fixture.admin_command(&format!("LREM redisson_lock_queue:{{{name}}} 0 java:1")).await;
+    until_heartbeat(fixture).await?;
     guard.unlock().await.map_err(text)?;
     let guard = fixture.in_time("the second waiter acquires", async { waiter.await.map_err(text)? }).await?;
-    guard.unlock().await.map_err(text)
+
+    // A waiter does not run any more when the lock is passed on to it. Some seconds later, it is put back.
+    let waiting = here.clone();
+    let mut waiter = Box::pin(async move { waiting.lock().await });
+    while here.inspect().await.map_err(text)?.queue.is_empty() {
+        check(tokio::time::timeout(ms(20), &mut waiter).await.is_err(), "it waits")?;
+    }
+    guard.unlock().await.map_err(text)?;
+    tokio::spawn(async move {
+        tokio::time::sleep(ms(7_000)).await;
+        drop(waiter);
+    });
+    Ok(())
+}
+
+/// Waits until a heartbeat of the only waiter of turnlock was recorded.
+async fn until_heartbeat(fixture: &AclFixture) -> Outcome {
+    let heartbeat = async || -> Outcome<Vec<String>> {
+        let mut cmd = redis::cmd("HVALS");
+        let cmd = cmd.arg(format!("turnlock_waiters:{{{}}}", fixture.name));
+        cmd.query_async(&mut fixture.admin.clone()).await.map_err(text)
+    };
+    let before = heartbeat().await?;
+    let renewed = async {
+        while heartbeat().await? == before {
+            tokio::time::sleep(ms(20)).await;
+        }
+        Ok(())
+    };
+    fixture.in_time("a heartbeat is recorded", renewed).await
 }
 
 async fn readers(fixture: &AclFixture) -> Outcome {
@@ -108,6 +144,14 @@ async fn readers(fixture: &AclFixture) -> Outcome {
     fixture.admin_command(&format!("DEL {{{}}}:{}:rwlock_timeout:1", fixture.name, one.owner_id())).await;
     inner.unlock().await.map_err(text)?;
     check(one.is_valid(), "it is still held")?;
+
+    let mut many = Vec::new();
+    for _ in 0..12 {
+        many.push(here.reader().lock().await.map_err(text)?);
+    }
+    for reader in many {
+        reader.unlock().await.map_err(text)?;
+    }
 
     let waiting = there.writer();
     let writer = tokio::spawn(async move { waiting.lock().await.map_err(text) });

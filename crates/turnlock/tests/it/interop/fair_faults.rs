@@ -55,7 +55,9 @@ async fn a_java_clock_that_is_ahead_evicts_no_waiter(context: Context) {
     let ahead = Redisson::start_with(context.version(), &context.url(), LONG_LEASE, 10).await;
     let (one, two) = (context.java_in(&ahead, "one"), context.java_in(&ahead, "two"));
     let held = lock.with_lease(LONG_LEASE).lock().await.expect("free");
-    let (first, second) = (spawn_lock(&lock), spawn_lock(&lock));
+    let first = spawn_lock(&lock);
+    until_queued(&lock, 1).await;
+    let second = spawn_lock(&lock);
     until_queued(&lock, 2).await;
     let ours = queue(&lock).await;
     // Each of these calls evicts heads of the queue whose deadline has passed.

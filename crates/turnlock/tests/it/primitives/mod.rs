@@ -2,6 +2,7 @@
 
 mod fair;
 mod fenced;
+mod herds;
 mod latch_faults;
 mod queue_faults;
 mod regressions;
@@ -21,6 +22,10 @@ pub(crate) const CASES: &[(Kind, &[Case])] = &[
     (Kind::Latch, latch_faults::CASES),
     (Kind::Permits, semaphore_faults::PERMIT_CASES),
     (Kind::Lock, regressions::CASES),
+    (Kind::Read, herds::READ_WRITE_CASES),
+    (Kind::Semaphore, herds::SEMAPHORE_CASES),
+    (Kind::Permits, herds::PERMIT_CASES),
+    (Kind::Latch, herds::LATCH_CASES),
 ];
 
 /// The cases that need a server whose clock can be set.

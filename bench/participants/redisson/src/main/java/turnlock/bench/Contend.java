@@ -8,7 +8,7 @@ import org.redisson.api.RLock;
 /** All tasks contend for one lock. A task that waits when the time is over still acquires it once. */
 record Contend(Locks locks, Settings settings, DriverLink driver) {
     /** How long tasks that wait when the time is over may still wait. */
-    private static final long GRACE_SECONDS = 60;
+    private static final long GRACE_SECONDS = 20;
 
     void run() throws Exception {
         Tally tally = new Tally(settings.tasks());

@@ -1,9 +1,8 @@
 package turnlock.bench;
 
 import java.util.concurrent.atomic.AtomicLong;
-import org.redisson.api.RLock;
 
-/** Many tasks wait for a held lock, and acquire it one after the other once it is released. */
+/** Many tasks wait for a lock, a permit or a latch, and acquire it once it is released. */
 record Herd(Locks locks, Settings settings, DriverLink driver) {
     private static final long NOT_RELEASED = Long.MIN_VALUE;
 
@@ -12,11 +11,11 @@ record Herd(Locks locks, Settings settings, DriverLink driver) {
         AtomicLong releasedAt = new AtomicLong(NOT_RELEASED);
         locks.warmUp();
         driver.readyAndWait();
-        RLock held = locks.shared();
-        held.lock();
+        Gate held = locks.gate(true);
+        held.acquire();
         Tasks waiters = Tasks.start(settings.tasks(), tally, task -> {
-            RLock lock = locks.shared();
-            lock.lock();
+            Gate gate = locks.gate(false);
+            gate.acquire();
             long granted = System.nanoTime();
             long since = releasedAt.get();
             if (since == NOT_RELEASED) {
@@ -24,12 +23,12 @@ record Herd(Locks locks, Settings settings, DriverLink driver) {
             } else {
                 tally.turn(task, granted - since);
             }
-            lock.unlock();
+            gate.release();
         });
         Thread.sleep(settings.holdMillis());
         long start = System.nanoTime();
         releasedAt.set(start);
-        held.unlock();
+        held.release();
         tally.unfinished(waiters.join(settings.seconds()));
         driver.send(tally.report(start));
     }

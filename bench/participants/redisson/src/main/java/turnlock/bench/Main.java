@@ -37,20 +37,26 @@ public final class Main {
 
     /** Why the workload is not supported, or null. */
     private static String unsupported(String workload, String kind) {
-        return switch (kind) {
-            case "lock" -> switch (workload) {
-                case "pairs", "contend", "herd", "wakeup", "hold" -> null;
-                default -> "there is no workload " + workload;
-            };
-            case "try" -> workload.equals("pairs") ? null : "tryLock without time does not wait";
-            default -> "there is no kind " + kind + " here";
+        boolean known = switch (kind) {
+            case "lock" -> true;
+            case "try" -> workload.equals("pairs");
+            case "fair" -> !workload.equals("hold");
+            case "write", "read", "semaphore", "permits", "latch" -> workload.equals("herd");
+            default -> false;
         };
+        return known ? null : "kind " + kind + " has no workload " + workload;
     }
 
     /** A client with default settings, except for the watchdog time-out. */
     private static RedissonClient connect(Settings settings) {
         Config config = new Config().setLockWatchdogTimeout(settings.leaseMillis());
-        config.useSingleServer().setAddress("redis://127.0.0.1:" + settings.port());
+        if (settings.cluster().length == 0) {
+            config.useSingleServer().setAddress("redis://127.0.0.1:" + settings.port());
+        } else {
+            for (String port : settings.cluster()) {
+                config.useClusterServers().addNodeAddress("redis://127.0.0.1:" + port);
+            }
+        }
         return Redisson.create(config);
     }
 
@@ -61,7 +67,7 @@ public final class Main {
             case "herd" -> new Herd(locks, settings, driver).run();
             case "wakeup" -> new WakeUp(locks, settings, driver).run();
             case "hold" -> new Hold(locks, settings, driver).run();
-            default -> throw new IllegalArgumentException(workload);
+            default -> throw new IllegalArgumentException("there is no workload " + workload);
         }
     }
 }

@@ -21,6 +21,12 @@ final class Settings {
         return (int) number("port", 6379);
     }
 
+    /** The ports of the masters of a cluster; empty for a single server. */
+    String[] cluster() {
+        String ports = text("cluster", "");
+        return ports.isEmpty() ? new String[] {} : ports.split(",");
+    }
+
     String lock() {
         return text("lock", "lock");
     }

@@ -8,6 +8,7 @@ final class Tally {
     private final TaskTally[] tallies;
     private long errors;
     private String firstError = "";
+    private long gaveUp;
 
     Tally(int tasks) {
         tallies = Stream.generate(TaskTally::new).limit(tasks).toArray(TaskTally[]::new);
@@ -30,11 +31,9 @@ final class Tally {
         errors += 1;
     }
 
-    /** Counts the tasks that did not finish in time, if any, as one error. */
-    void unfinished(int tasks) {
-        if (tasks > 0) {
-            error(tasks + " tasks did not finish in time");
-        }
+    /** Records the tasks that did not finish in time. */
+    synchronized void unfinished(long tasks) {
+        gaveUp = tasks;
     }
 
     /** The report as one line of JSON. */
@@ -52,6 +51,7 @@ final class Tally {
                 + ",\"seconds\":" + seconds
                 + ",\"errors\":" + errors
                 + ",\"first_error\":" + Json.text(firstError)
+                + ",\"gave_up\":" + gaveUp
                 + ",\"per_task\":" + Arrays.toString(perTask)
                 + ",\"nanos\":" + Arrays.toString(Arrays.stream(nanos).flatMapToLong(Arrays::stream).toArray())
                 + ",\"direct\":[]}";

@@ -43,14 +43,14 @@ final class Tasks {
     }
 
     /** Waits for at most {@code seconds}. Returns the number of unfinished tasks. */
-    int join(long seconds) throws InterruptedException {
+    long join(long seconds) throws InterruptedException {
         long end = System.nanoTime() + seconds * 1_000_000_000L;
-        int unfinished = 0;
         for (Thread thread : threads) {
-            // A time of 0 would mean no limit.
-            thread.join(Math.max(1, (end - System.nanoTime()) / 1_000_000));
-            unfinished += thread.isAlive() ? 1 : 0;
+            long millis = (end - System.nanoTime()) / 1_000_000;
+            if (millis > 0) {
+                thread.join(millis);
+            }
         }
-        return unfinished;
+        return threads.stream().filter(Thread::isAlive).count();
     }
 }

@@ -1,0 +1,82 @@
+//! Bugs that are planted on purpose, to see that the fault campaign finds them.
+//!
+//! The switch is part of debug builds only. In a release build, [`Bug::is_planted`] is `false` for the compiler.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// The planted bug, as its number. Zero for none.
+static PLANTED: AtomicU8 = AtomicU8::new(0);
+
+/// A bug that can be planted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Bug {
+    /// A holder believes in its lease for half a second too long.
+    LateLocalEnd = 1,
+    /// The lease of a holder has no safety margin.
+    NoMargin,
+    /// The lease of a grant counts from the reply.
+    LeaseFromReply,
+    /// The lease of a renewal counts from the reply.
+    RenewalFromReply,
+    /// A renewal that failed counts.
+    FailedRenewalCounts,
+    /// The outcomes of a batch of renewals are shifted by one.
+    BatchShifted,
+    /// All holds of a client have one owner id.
+    ReusedOwner,
+    /// A refused waiter takes the lock when the lease of the holder is nearly over.
+    BusyIsGrant,
+    /// The release of a lock that is not held creates a hold.
+    ReleaseCreates,
+    /// The renewal of a hold that is gone creates it.
+    RenewalCreates,
+    /// Any reply settles a request in doubt.
+    AnyReplySettles,
+    /// The grant to a caller that is gone is kept.
+    CancelledGrantKept,
+    /// A dropped guard is not released.
+    DropWithoutRelease,
+    /// The outcome of a request for permits is not remembered.
+    PermitsReleasedTwice,
+    /// A token only counts from the last one.
+    TokenWithoutFloor,
+    /// A writer ignores readers.
+    WriterIgnoresReaders,
+    /// A grant that too few replicas acknowledged counts.
+    UnacknowledgedGrantCounts,
+}
+
+impl Bug {
+    /// All bugs.
+    pub const ALL: [Self; 17] = [
+        Self::LateLocalEnd,
+        Self::NoMargin,
+        Self::LeaseFromReply,
+        Self::RenewalFromReply,
+        Self::FailedRenewalCounts,
+        Self::BatchShifted,
+        Self::ReusedOwner,
+        Self::BusyIsGrant,
+        Self::ReleaseCreates,
+        Self::RenewalCreates,
+        Self::AnyReplySettles,
+        Self::CancelledGrantKept,
+        Self::DropWithoutRelease,
+        Self::PermitsReleasedTwice,
+        Self::TokenWithoutFloor,
+        Self::WriterIgnoresReaders,
+        Self::UnacknowledgedGrantCounts,
+    ];
+
+    /// Plants the bug in this process, or removes the one that is planted.
+    pub fn plant(bug: Option<Self>) {
+        PLANTED.store(bug.map_or(0, |bug| bug as u8), Ordering::Relaxed);
+    }
+
+    /// Returns `true` if this bug is planted.
+    #[inline]
+    pub fn is_planted(self) -> bool {
+        cfg!(debug_assertions) && PLANTED.load(Ordering::Relaxed) == self as u8
+    }
+}
