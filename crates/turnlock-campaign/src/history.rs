@@ -1,0 +1,221 @@
+//! What happens in a run: one event per line, as JSON.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::path::Path;
+
+use anyhow::Context as _;
+use serde::{Deserialize, Serialize};
+
+/// How long a fault may have an effect: a request that arrives late, and the lease that it starts.
+pub(crate) const LONGEST_EFFECT_MS: u64 = 150_000;
+
+/// One event of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Event {
+    /// Microseconds since the start of the run, by one clock for all processes.
+    pub(crate) t: u64,
+    /// The process, from 1. Zero for the run itself.
+    pub(crate) process: u32,
+    #[serde(flatten)]
+    pub(crate) what: What,
+}
+
+/// What happened. `op` is the number of an acquire: what follows from it has the same number.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub(crate) enum What {
+    /// The first event.
+    Run {
+        seed: u64,
+        shape: String,
+        promises_exclusion: bool,
+        promises_rising_tokens: bool,
+        locks: Vec<LockInfo>,
+    },
+    /// A request for a lock begins.
+    Acquire {
+        op: u64,
+        lock: usize,
+        mode: Mode,
+        permits: u32,
+        wait: Wait,
+        lease_ms: Option<u64>,
+    },
+    Granted {
+        op: u64,
+        owner: String,
+        token: Option<u64>,
+        valid_until: u64,
+    },
+    /// The lock is held by another owner.
+    Busy {
+        op: u64,
+    },
+    /// It failed. In doubt: the store may have granted it.
+    Failed {
+        op: u64,
+        error: String,
+    },
+    /// The caller dropped it.
+    Cancelled {
+        op: u64,
+    },
+    /// The same owner acquired it once more, or released it once.
+    Count {
+        op: u64,
+        count: u32,
+    },
+    /// The holder was told that the lock is lost.
+    Lost {
+        op: u64,
+        reason: String,
+        valid_until: u64,
+    },
+    /// The holder begins to release it. The belief of the holder ended at `valid_until`, if that is earlier.
+    Release {
+        op: u64,
+        by: ReleaseBy,
+        valid_until: u64,
+    },
+    Released {
+        op: u64,
+        error: Option<String>,
+    },
+    Process {
+        is: ProcessState,
+    },
+    /// A fault begins or, after `ends`, is over.
+    Fault {
+        fault: String,
+        detail: String,
+        ends: bool,
+    },
+    /// No fault is injected any more.
+    Healed,
+    /// All clients have ended, and all leases are over. What is left on the store.
+    End {
+        left: Vec<String>,
+    },
+}
+
+impl What {
+    /// A fault begins, or ends.
+    pub(crate) fn fault(fault: &str, detail: &str, ends: bool) -> Self {
+        Self::Fault { fault: fault.to_owned(), detail: detail.to_owned(), ends }
+    }
+}
+
+/// A lock of a run, and its kind.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LockInfo {
+    pub(crate) name: String,
+    pub(crate) kind: LockKind,
+    /// The number of permits, for a semaphore.
+    pub(crate) permits: u32,
+}
+
+/// The kinds of locks that a run uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum LockKind {
+    Lock,
+    Fair,
+    Fenced,
+    Spin,
+    Plain,
+    ReadWrite,
+    Semaphore,
+    Permits,
+}
+
+impl LockKind {
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Lock,
+        Self::Fair,
+        Self::Fenced,
+        Self::Spin,
+        Self::Plain,
+        Self::ReadWrite,
+        Self::Semaphore,
+        Self::Permits,
+    ];
+
+    /// Returns `true` if permits do not expire.
+    pub(crate) fn is_unleased(self) -> bool {
+        self == Self::Semaphore
+    }
+}
+
+/// How a lock is shared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Mode {
+    Exclusive,
+    Shared,
+}
+
+/// How long an acquire waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Wait {
+    No,
+    For { ms: u64 },
+    Endless,
+}
+
+/// How a hold ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ReleaseBy {
+    Unlock,
+    /// The caller dropped the future of the release.
+    CancelledUnlock,
+    Drop,
+}
+
+/// What a process does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ProcessState {
+    Started,
+    Stopped,
+    Continued,
+    Killed,
+    ShutDown,
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let line = serde_json::to_string(self).map_err(|_| fmt::Error)?;
+        f.write_str(&line)
+    }
+}
+
+/// Writes events to a file.
+pub(crate) fn write_file(events: &[Event], path: &Path) -> anyhow::Result<()> {
+    let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+    let mut file = BufWriter::new(file);
+    write(events, &mut file)?;
+    Ok(file.flush()?)
+}
+
+/// Writes events, one per line.
+pub(crate) fn write(events: &[Event], to: &mut impl Write) -> anyhow::Result<()> {
+    for event in events {
+        writeln!(to, "{event}")?;
+    }
+    Ok(())
+}
+
+/// Reads the events of a file.
+pub(crate) fn read_file(path: &Path) -> anyhow::Result<Vec<Event>> {
+    let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+    let lines = BufReader::new(file).lines().enumerate();
+    lines
+        .map(|(index, line)| {
+            serde_json::from_str(&line?).with_context(|| format!("line {} is not an event", index + 1))
+        })
+        .collect()
+}

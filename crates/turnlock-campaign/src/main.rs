@@ -1,0 +1,201 @@
+//! Runs turnlock under faults, records what happens, and checks it.
+
+#![forbid(unsafe_code)]
+
+mod checker;
+mod history;
+mod recorder;
+mod run;
+mod sim;
+mod workload;
+
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Instant;
+
+use clap::{Parser, Subcommand};
+use parking_lot::Mutex;
+use turnlock_core::name::fix_hash_keys;
+use turnlock_core::planted::Bug;
+
+use checker::Verdict;
+
+/// Runs turnlock under faults, records what happens, and checks it.
+#[derive(Debug, Parser)]
+#[command(name = "campaign", arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Runs clients, servers and faults on simulated time. A seed decides all of it
+    Sim {
+        /// Runs one seed
+        #[arg(long, conflicts_with = "seeds")]
+        seed: Option<u64>,
+        /// Runs so many seeds, on all cores
+        #[arg(long, default_value_t = 1_000)]
+        seeds: u64,
+        /// The first of them
+        #[arg(long, default_value_t = 1)]
+        from: u64,
+        /// Writes the history of the seed, or of the smallest seed that fails, to this file: one event per line
+        #[arg(long, value_name = "FILE")]
+        history: Option<PathBuf>,
+    },
+    /// Plants bugs, one after the other, and says which seed of the simulation finds each
+    Planted {
+        /// Tries so many seeds for each bug
+        #[arg(long, default_value_t = 2_000)]
+        seeds: u64,
+    },
+    /// Runs worker processes on real servers under faults
+    Run(run::RunOptions),
+    /// A worker process of a run
+    #[command(hide = true)]
+    Worker,
+    /// Checks a history
+    Check {
+        /// One event per line
+        file: PathBuf,
+    },
+}
+
+fn main() -> anyhow::Result<ExitCode> {
+    // Maps by name have the same order in each run.
+    fix_hash_keys();
+    match Arguments::parse().command {
+        Command::Sim { seed: Some(seed), history, .. } => simulate_one(seed, history),
+        Command::Sim { seed: None, seeds, from, history } => search_and_report(from, seeds, history),
+        Command::Planted { seeds } => find_planted(seeds),
+        Command::Run(options) => {
+            let runtime =
+                tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+            Ok(report(&checker::check(&runtime.block_on(run::run(&options))?)))
+        }
+        Command::Worker => run::worker::run().map(|()| ExitCode::SUCCESS),
+        Command::Check { file } => Ok(report(&checker::check(&history::read_file(&file)?))),
+    }
+}
+
+/// Prints a verdict. Returns the exit code.
+fn report(verdict: &Verdict) -> ExitCode {
+    println!(
+        "{} acquired, {} lost, {} cancelled, {} failed, {} overlaps where none are excluded",
+        verdict.acquired, verdict.lost, verdict.cancelled, verdict.failed, verdict.overlaps
+    );
+    let faults: Vec<_> = verdict.faults.iter().map(|(fault, count)| format!("{fault} {count}")).collect();
+    println!("faults: {}", faults.join(", "));
+    for violation in &verdict.violations {
+        println!("VIOLATION {violation}");
+    }
+    if verdict.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn simulate_one(seed: u64, to: Option<PathBuf>) -> anyhow::Result<ExitCode> {
+    let events = sim::run(seed)?;
+    if let Some(path) = to {
+        history::write_file(&events, &path)?;
+    } else {
+        history::write(&events, &mut io::stdout().lock())?;
+    }
+    Ok(report(&checker::check(&events)))
+}
+
+/// Plants each bug, and searches for the first seed that finds it.
+fn find_planted(seeds: u64) -> anyhow::Result<ExitCode> {
+    anyhow::ensure!(
+        cfg!(debug_assertions),
+        "this build has no switch for bugs: build it with debug assertions"
+    );
+    let mut missed = 0;
+    println!("| bug | seed | violation |\n|---|--:|---|");
+    for bug in Bug::ALL {
+        if let Some((seed, violation)) = first_seed(bug, seeds) {
+            println!("| {bug:?} | {seed} | {violation} |");
+        } else {
+            missed += 1;
+            println!("| {bug:?} | – | not found with {seeds} seeds |");
+        }
+    }
+    Ok(if missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Returns the first seed that finds a bug, and what it finds.
+fn first_seed(bug: Bug, seeds: u64) -> Option<(u64, String)> {
+    Bug::plant(Some(bug));
+    // As many at once as there are cores.
+    let step = thread::available_parallelism().map_or(1, usize::from) as u64;
+    let found = (1..=seeds)
+        .step_by(usize::try_from(step).unwrap_or(1))
+        .find_map(|from| search(from, step).failed.into_iter().next());
+    Bug::plant(None);
+    found
+}
+
+/// Runs the simulation of a seed, and checks its history.
+fn judge(seed: u64) -> Verdict {
+    let violation = match std::panic::catch_unwind(|| sim::run(seed)) {
+        Ok(Ok(events)) => return checker::check(&events),
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => "it panicked".to_owned(),
+    };
+    Verdict { violations: vec![violation], ..Verdict::default() }
+}
+
+/// The sums over many seeds.
+#[derive(Debug, Default)]
+struct Sums {
+    total: Verdict,
+    failed: Vec<(u64, String)>,
+}
+
+/// Runs many seeds, on all cores.
+fn search(from: u64, seeds: u64) -> Sums {
+    let next = AtomicU64::new(from);
+    let sums = Mutex::new(Sums::default());
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= from + seeds {
+                        return;
+                    }
+                    let verdict = judge(seed);
+                    let mut sums = sums.lock();
+                    sums.failed.extend(verdict.violations.iter().map(|text| (seed, text.clone())));
+                    sums.total.add(verdict);
+                }
+            });
+        }
+    });
+    let mut sums = sums.into_inner();
+    sums.failed.sort();
+    sums
+}
+
+/// Runs many seeds, and prints the sums and the smallest seed that fails.
+fn search_and_report(from: u64, seeds: u64, to: Option<PathBuf>) -> anyhow::Result<ExitCode> {
+    let started = Instant::now();
+    let Sums { total, failed } = search(from, seeds);
+    println!("{seeds} seeds from {from} in {:.1} s", started.elapsed().as_secs_f64());
+    let code = report(&Verdict { violations: Vec::new(), ..total });
+    for (seed, violation) in failed.iter().take(20) {
+        println!("VIOLATION seed {seed}: {violation}");
+    }
+    let Some((seed, _)) = failed.first() else { return Ok(code) };
+    println!("{} violations; the smallest seed: ./campaign sim --seed {seed}", failed.len());
+    if to.is_some() {
+        simulate_one(*seed, to)?;
+    }
+    Ok(ExitCode::FAILURE)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,82 @@
+//! A worker process: its tasks take turns until its standard input ends.
+
+use std::fs::File;
+use std::io::{self, BufRead, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use fastrand::Rng;
+use serde::{Deserialize, Serialize};
+use turnlock::Client;
+
+use crate::history::{LockInfo, ProcessState, What};
+use crate::recorder::Recorder;
+use crate::workload::Workload;
+
+/// What a worker does, in one line of JSON.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct WorkerConfig {
+    pub(crate) url: String,
+    pub(crate) process: u32,
+    pub(crate) seed: u64,
+    pub(crate) tasks: u32,
+    pub(crate) locks: Vec<LockInfo>,
+    pub(crate) replicas: u32,
+    pub(crate) watchdog_ms: u64,
+    /// Where its history is written.
+    pub(crate) history: PathBuf,
+    /// The start of the run, in microseconds of the clock that all processes of the machine share.
+    pub(crate) start: u64,
+}
+
+/// Runs a worker: reads its configuration from the first line of the standard input, and ends after the last one.
+pub(crate) fn run() -> anyhow::Result<()> {
+    let mut line = String::new();
+    io::stdin().lock().read_line(&mut line)?;
+    let config: WorkerConfig = serde_json::from_str(&line).context("the configuration of a worker")?;
+    let is_ending = Arc::new(AtomicBool::new(false));
+    let ending = Arc::clone(&is_ending);
+    std::thread::spawn(move || {
+        let _ = io::copy(&mut io::stdin(), &mut io::sink());
+        ending.store(true, Ordering::Relaxed);
+    });
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    runtime.block_on(work(config, is_ending))
+}
+
+async fn work(config: WorkerConfig, is_ending: Arc<AtomicBool>) -> anyhow::Result<()> {
+    let WorkerConfig { url, process, seed, tasks, locks, replicas, watchdog_ms, history, start } = config;
+    let file = File::create(&history).with_context(|| format!("cannot write {}", history.display()))?;
+    let recorder = Arc::new(Recorder::to_file(start, process, file));
+    recorder.record(process, What::Process { is: ProcessState::Started });
+    let builder = Client::builder().watchdog_timeout(Duration::from_millis(watchdog_ms));
+    let client = loop {
+        match builder.clone().connect(&url).await {
+            Ok(client) => break client,
+            // The server may be down.
+            Err(_) if !is_ending.load(Ordering::Relaxed) => {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    };
+    let workload = Workload { client, process, locks: locks.into(), recorder, replicas, watchdog_ms };
+    while workload.prepare().await.is_err() && !is_ending.load(Ordering::Relaxed) {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let mut rng = Rng::with_seed(seed);
+    let tasks: Vec<_> = (0..tasks)
+        .map(|_| tokio::spawn(workload.clone().run_until(Arc::clone(&is_ending), rng.fork())))
+        .collect();
+    for task in tasks {
+        task.await?;
+    }
+    workload.acquire_each().await;
+    let _ = workload.client.shutdown(Duration::from_secs(10)).await;
+    workload.recorder.record(process, What::Process { is: ProcessState::ShutDown });
+    io::stdout().flush()?;
+    Ok(())
+}

@@ -1,0 +1,150 @@
+//! Injects the faults of a plan.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fastrand::Rng;
+use tokio::time::sleep;
+
+use super::plan::Fault;
+use super::processes::Processes;
+use super::world::{World, ms};
+use crate::history::{ProcessState, What};
+
+/// The longest time for which a process is stopped, in milliseconds.
+const LONGEST_STOP_MS: u64 = 15_000;
+
+/// Injects one fault after the other.
+pub(super) struct Nemesis {
+    pub(super) world: Arc<World>,
+    pub(super) processes: Arc<Processes>,
+    pub(super) rng: Rng,
+}
+
+impl Nemesis {
+    /// Injects faults until the task is aborted.
+    pub(super) async fn run(mut self, faults: Vec<Fault>, calm_ms: u64) {
+        while let Some(fault) = self.rng.choice(&faults).copied() {
+            sleep(ms(self.rng.u64(1..=calm_ms))).await;
+            self.inject(fault).await;
+        }
+    }
+
+    fn record(&self, fault: Fault, detail: &str, ends: bool) {
+        self.processes.record(0, What::fault(&fault.name(), detail, ends));
+    }
+
+    /// Injects a fault, and ends it.
+    async fn inject(&mut self, fault: Fault) {
+        let lasts = ms(if self.rng.bool() { self.rng.u64(..300) } else { self.rng.u64(..8_000) });
+        let links = self.world.live_links();
+        let Some(link) = self.rng.choice(&links).copied() else { return };
+        let is_about_client = matches!(fault, Fault::Reset | Fault::Late);
+        match fault {
+            // They name the process.
+            Fault::Stop | Fault::Kill | Fault::Shutdown => {}
+            _ if is_about_client => self.record(fault, &format!("client {link}, {lasts:?}"), false),
+            _ => self.record(fault, &format!("{lasts:?}"), false),
+        }
+        let world = Arc::clone(&self.world);
+        match fault {
+            Fault::Reset => world.reset(link),
+            Fault::Late => {
+                // Sometimes later than any lease and any retry.
+                let by = if self.rng.u8(..4) == 0 { ms(self.rng.u64(60_000..80_000)) } else { lasts };
+                world.delay_requests(link, by);
+            }
+            Fault::BlackHole => {
+                world.set_black_hole(Some(lasts));
+                sleep(lasts).await;
+                world.set_black_hole(None);
+            }
+            Fault::Slow => {
+                world.set_slow(true);
+                sleep(lasts).await;
+                world.set_slow(false);
+            }
+            Fault::Duplicate => {
+                world.set_duplicating(true);
+                sleep(lasts).await;
+                world.set_duplicating(false);
+            }
+            Fault::LostMessages => {
+                world.set_losing_messages(true);
+                sleep(lasts).await;
+                world.set_losing_messages(false);
+            }
+            Fault::Restart => self.restart(lasts, |_| {}).await,
+            Fault::DataLoss => self.restart(lasts, World::lose_data).await,
+            Fault::OldSnapshot => {
+                let ago = ms(self.rng.u64(..5_000));
+                self.restart(lasts, |world| world.lose_recent_data(ago)).await;
+            }
+            Fault::Loading => {
+                world.set_loading(true);
+                sleep(lasts).await;
+                world.set_loading(false);
+            }
+            Fault::Demotion => {
+                world.set_replica(true);
+                sleep(lasts).await;
+                // What the other server has become is the same as this one.
+                world.set_replica(false);
+            }
+            Fault::SlowReplica => {
+                world.freeze_replica(true);
+                sleep(lasts).await;
+                world.freeze_replica(false);
+            }
+            Fault::Promotion => world.promote(&[]),
+            Fault::SplitBrain => {
+                world.freeze_replica(true);
+                sleep(ms(self.rng.u64(..2_000))).await;
+                let stay: Vec<_> = links.into_iter().filter(|_| self.rng.bool()).collect();
+                world.promote(&stay);
+                sleep(lasts).await;
+                for link in stay {
+                    world.reset(link);
+                }
+            }
+            Fault::ClockBack => world.step_clock(-self.rng.i64(0..20_000_000)),
+            Fault::ClockForward => world.step_clock(self.rng.i64(0..20_000_000)),
+            Fault::Stop | Fault::Kill | Fault::Shutdown => return self.disturb_process(fault).await,
+        }
+        self.record(fault, "", true);
+    }
+
+    /// Restarts the server. `change` happens to its data while it is down.
+    async fn restart(&self, lasts: Duration, change: impl FnOnce(&World)) {
+        self.world.set_down(true);
+        self.world.reset_all();
+        change(&self.world);
+        sleep(lasts).await;
+        self.world.set_down(false);
+    }
+
+    /// Stops, kills or shuts down one process.
+    async fn disturb_process(&mut self, fault: Fault) {
+        let Some(number) = self.processes.select(&mut self.rng) else { return };
+        self.record(fault, &format!("process {number}"), false);
+        match fault {
+            Fault::Stop => {
+                let lasts = ms(self.rng.u64(..LONGEST_STOP_MS));
+                self.processes.stop(number, ProcessState::Stopped);
+                sleep(lasts).await;
+                self.processes.resume(number);
+            }
+            Fault::Kill => {
+                self.processes.stop(number, ProcessState::Killed);
+                sleep(ms(self.rng.u64(..1_000))).await;
+                self.processes.start();
+            }
+            _ => {
+                self.processes.shut_down(number, ms(self.rng.u64(..10_000))).await;
+                self.processes.start();
+            }
+        }
+        self.processes.calm(number);
+        self.record(fault, &format!("process {number}"), true);
+    }
+}

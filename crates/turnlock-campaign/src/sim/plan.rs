@@ -1,0 +1,189 @@
+//! What a seed means: processes, locks, delays and faults.
+
+use fastrand::Rng;
+
+use crate::history::{LockInfo, LockKind};
+
+/// What happens in a simulation, as its seed says.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) seed: u64,
+    pub(crate) processes: u32,
+    /// Tasks in each process.
+    pub(crate) tasks: u32,
+    /// Turns of each task.
+    pub(crate) turns: u32,
+    pub(crate) locks: Vec<LockInfo>,
+    /// The number of replicas that must acknowledge a grant.
+    pub(crate) replicas: u32,
+    pub(crate) watchdog_ms: u64,
+    /// The longest usual delay of a message, in milliseconds.
+    pub(crate) delay_ms: u64,
+    /// The longest time between two faults, in milliseconds.
+    pub(crate) calm_ms: u64,
+    pub(crate) faults: Vec<Fault>,
+    /// How much faster the clock of the server runs than that of the clients, in microseconds per second.
+    pub(crate) drift: i64,
+}
+
+/// The kinds of faults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Fault {
+    /// A connection breaks. Requests under way may still arrive.
+    Reset,
+    /// Requests of a client wait, and arrive in order after that, also when the client has given up.
+    Late,
+    /// Nothing arrives at the server for a while.
+    BlackHole,
+    /// All messages are slow.
+    Slow,
+    /// Requests are executed twice.
+    Duplicate,
+    /// Messages about releases are lost.
+    LostMessages,
+    /// The server restarts with its data.
+    Restart,
+    /// The server refuses requests while it loads its data.
+    Loading,
+    /// The server becomes a replica of an up-to-date one: writes are refused.
+    Demotion,
+    /// The replica is promoted, with what it has.
+    Promotion,
+    /// As a promotion, but some clients reach the old master for a while.
+    SplitBrain,
+    /// The replica receives nothing for a while.
+    SlowReplica,
+    /// The clock of the server is set back.
+    ClockBack,
+    /// The clock of the server is set forward.
+    ClockForward,
+    /// The server restarts without its data.
+    DataLoss,
+    /// The server restarts with data of a moment ago.
+    OldSnapshot,
+    /// A process is stopped for a while, often longer than a lease.
+    Stop,
+    /// A process is killed, and another one is started.
+    Kill,
+    /// A client shuts down, and another process is started.
+    Shutdown,
+}
+
+impl Fault {
+    pub(crate) const ALL: [Self; 19] = [
+        Self::Reset,
+        Self::Late,
+        Self::BlackHole,
+        Self::Slow,
+        Self::Duplicate,
+        Self::LostMessages,
+        Self::Restart,
+        Self::Loading,
+        Self::Demotion,
+        Self::Promotion,
+        Self::SplitBrain,
+        Self::SlowReplica,
+        Self::ClockBack,
+        Self::ClockForward,
+        Self::DataLoss,
+        Self::OldSnapshot,
+        Self::Stop,
+        Self::Kill,
+        Self::Shutdown,
+    ];
+
+    /// The name in the history.
+    pub(crate) fn name(self) -> String {
+        format!("{self:?}").chars().fold(String::new(), |mut name, character| {
+            if character.is_uppercase() && !name.is_empty() {
+                name.push('_');
+            }
+            name.extend(character.to_lowercase());
+            name
+        })
+    }
+
+    /// Returns `true` if permits without a lease may be lost: with their holder, with the data, or with a release that
+    /// the replica does not have.
+    fn loses_permits(self) -> bool {
+        matches!(self, Self::Kill | Self::Shutdown | Self::Promotion | Self::SplitBrain)
+            || self.breaks_promise(0)
+    }
+
+    /// Returns `true` if exclusion is not promised under this fault.
+    fn breaks_promise(self, replicas: u32) -> bool {
+        match self {
+            Self::ClockForward | Self::DataLoss | Self::OldSnapshot => true,
+            Self::Promotion | Self::SplitBrain => replicas == 0,
+            _ => false,
+        }
+    }
+}
+
+impl Plan {
+    pub(crate) fn new(seed: u64) -> Self {
+        let mut rng = Rng::with_seed(seed);
+        let replicas = u32::from(rng.u8(..3) == 0);
+        // Half of the runs have only faults under which exclusion is promised.
+        let promises = rng.bool();
+        let mut faults: Vec<_> = Fault::ALL.into_iter().filter(|_| rng.u8(..3) == 0).collect();
+        faults.retain(|fault| !promises || !fault.breaks_promise(replicas));
+        let kinds: Vec<_> = (0..rng.usize(1..=3)).map(|_| rng.choice(LockKind::ALL)).collect();
+        if kinds.contains(&Some(LockKind::Semaphore)) {
+            // Permits without a lease do not return.
+            faults.retain(|fault| !fault.loses_permits());
+        }
+        let lock = |(number, kind): (usize, Option<LockKind>)| {
+            let kind = kind.unwrap_or(LockKind::Lock);
+            LockInfo { name: format!("{kind:?}-{number}").to_lowercase(), kind, permits: 2 }
+        };
+        Self {
+            seed,
+            processes: rng.u32(2..=4),
+            tasks: rng.u32(1..=4),
+            turns: rng.u32(10..=40),
+            locks: kinds.into_iter().enumerate().map(lock).collect(),
+            replicas,
+            watchdog_ms: rng.u64(1_500..=6_000),
+            delay_ms: rng.u64(1..=8),
+            calm_ms: rng.u64(200..=4_000),
+            faults,
+            // The safety margin of a lease is a hundredth of it, and two milliseconds.
+            drift: rng.i64(-8_000..=8_000),
+        }
+    }
+
+    /// Returns `true` if tokens rise even if data is lost: while the clock of the server does.
+    pub(crate) fn promises_rising_tokens(&self) -> bool {
+        self.promises_exclusion()
+            || !self.faults.iter().any(|fault| matches!(fault, Fault::ClockBack | Fault::ClockForward))
+    }
+
+    pub(crate) fn promises_exclusion(&self) -> bool {
+        !self.faults.iter().any(|fault| fault.breaks_promise(self.replicas))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_fault_and_kind_and_both_promises_occur() {
+        let plans: Vec<_> = (0..200).map(Plan::new).collect();
+        for fault in Fault::ALL {
+            assert!(plans.iter().any(|plan| plan.faults.contains(&fault)), "{fault:?}");
+        }
+        for kind in LockKind::ALL {
+            let has_kind = |plan: &Plan| plan.locks.iter().any(|lock| lock.kind == kind);
+            assert!(plans.iter().any(has_kind), "{kind:?}");
+        }
+        let promising = plans.iter().filter(|plan| plan.promises_exclusion()).count();
+        assert!((60..180).contains(&promising), "{promising}");
+    }
+
+    #[test]
+    fn names_of_faults_are_in_snake_case() {
+        assert_eq!((Fault::SplitBrain.name(), Fault::Reset.name()), ("split_brain".into(), "reset".into()));
+    }
+}

@@ -1,0 +1,219 @@
+//! The processes of a run.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fastrand::Rng;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::timeout;
+use turnlock::Client;
+use turnlock_store::simulation::Process;
+
+use super::plan::Plan;
+use super::store::SimStore;
+use super::world::World;
+use crate::history::{LockInfo, ProcessState, What};
+use crate::recorder::Recorder;
+use crate::workload::Workload;
+
+/// The number of processes in a run, with those that replace killed ones.
+const MOST_PROCESSES: u32 = 10;
+
+/// The processes of a run.
+pub(super) struct Processes {
+    world: Arc<World>,
+    recorder: Arc<Recorder>,
+    locks: Arc<[LockInfo]>,
+    tasks: u32,
+    turns: u32,
+    replicas: u32,
+    watchdog_ms: u64,
+    state: Mutex<State>,
+    task_ended: Notify,
+}
+
+struct State {
+    rng: Rng,
+    next: u32,
+    /// By their numbers.
+    live: BTreeMap<u32, Live>,
+}
+
+/// A process that was not killed.
+struct Live {
+    process: Process,
+    link: usize,
+    workload: Workload,
+    tasks_left: u32,
+    /// A fault concerns it.
+    is_disturbed: bool,
+}
+
+impl Processes {
+    pub(super) fn new(plan: &Plan, world: &Arc<World>, recorder: &Arc<Recorder>) -> Arc<Self> {
+        let state = State { rng: Rng::with_seed(plan.seed ^ 0x70), next: 1, live: BTreeMap::new() };
+        Arc::new(Self {
+            world: Arc::clone(world),
+            recorder: Arc::clone(recorder),
+            locks: plan.locks.clone().into(),
+            tasks: plan.tasks,
+            turns: plan.turns,
+            replicas: plan.replicas,
+            watchdog_ms: plan.watchdog_ms,
+            state: Mutex::new(state),
+            task_ended: Notify::new(),
+        })
+    }
+
+    /// Starts a process with its tasks.
+    pub(super) fn start(self: &Arc<Self>) {
+        if self.state.lock().next > MOST_PROCESSES {
+            return;
+        }
+        let process = Process::default();
+        // The seed of its tasks.
+        let mut rng = self.state.lock().rng.fork();
+        let this = Arc::clone(self);
+        let running = process.clone();
+        drop(tokio::spawn(process.run(async move {
+            let mut link = 0;
+            let world = Arc::clone(&this.world);
+            let builder = Client::builder().watchdog_timeout(Duration::from_millis(this.watchdog_ms));
+            let opened = builder.store(|id| {
+                link = world.add_link(id, running.clone());
+                Arc::new(SimStore { world: Arc::clone(&world), link })
+            });
+            let client = match opened {
+                Ok(client) => client,
+                Err(error) => panic!("good settings: {error}"),
+            };
+            let number = {
+                let mut state = this.state.lock();
+                state.next += 1;
+                state.next - 1
+            };
+            let workload = Workload {
+                client,
+                process: number,
+                locks: Arc::clone(&this.locks),
+                recorder: Arc::clone(&this.recorder),
+                replicas: this.replicas,
+                watchdog_ms: this.watchdog_ms,
+            };
+            this.record(number, What::Process { is: ProcessState::Started });
+            // A failure shows when permits are acquired.
+            let _ = workload.prepare().await;
+            let live = Live {
+                process: running,
+                link,
+                workload: workload.clone(),
+                tasks_left: this.tasks,
+                is_disturbed: false,
+            };
+            this.state.lock().live.insert(number, live);
+            for _ in 0..this.tasks {
+                let (this, workload, rng) = (Arc::clone(&this), workload.clone(), rng.fork());
+                let turns = this.turns;
+                drop(tokio::spawn(Process::current().unwrap_or_default().run(async move {
+                    workload.run(turns, rng).await;
+                    if let Some(live) = this.state.lock().live.get_mut(&number) {
+                        live.tasks_left -= 1;
+                    }
+                    this.task_ended.notify_one();
+                })));
+            }
+        })));
+    }
+
+    pub(super) fn record(&self, process: u32, what: What) {
+        self.recorder.record(process, what);
+    }
+
+    fn live(&self) -> Vec<u32> {
+        self.state.lock().live.keys().copied().collect()
+    }
+
+    /// Selects a process that no other fault concerns.
+    pub(super) fn select(&self, rng: &mut Rng) -> Option<u32> {
+        let live = &mut self.state.lock().live;
+        let calm: Vec<_> =
+            live.iter().filter(|(_, live)| !live.is_disturbed).map(|(number, _)| *number).collect();
+        let number = rng.choice(calm)?;
+        live.get_mut(&number)?.is_disturbed = true;
+        Some(number)
+    }
+
+    /// Ends what [`select`](Self::select) began.
+    pub(super) fn calm(&self, number: u32) {
+        if let Some(live) = self.state.lock().live.get_mut(&number) {
+            live.is_disturbed = false;
+        }
+    }
+
+    /// Stops a process for a while, or for ever.
+    pub(super) fn stop(&self, number: u32, is: ProcessState) {
+        let mut state = self.state.lock();
+        let Some(live) = state.live.get(&number) else { return };
+        live.process.stop();
+        self.record(number, What::Process { is });
+        if is == ProcessState::Killed {
+            self.world.kill(live.link);
+            state.live.remove(&number);
+        }
+    }
+
+    pub(super) fn resume(&self, number: u32) {
+        let state = self.state.lock();
+        if let Some(live) = state.live.get(&number).filter(|live| live.process.is_stopped()) {
+            self.record(number, What::Process { is: ProcessState::Continued });
+            live.process.resume();
+        }
+    }
+
+    pub(super) fn resume_all(&self) {
+        self.live().into_iter().for_each(|number| self.resume(number));
+    }
+
+    /// Shuts down the client of a process.
+    pub(super) async fn shut_down(&self, number: u32, limit: Duration) {
+        let found = {
+            let state = self.state.lock();
+            state.live.get(&number).map(|live| (live.process.clone(), live.workload.client.clone()))
+        };
+        let Some((process, client)) = found else { return };
+        // As a process that ends when its tasks do not.
+        let shutdown = process.run(async move { client.shutdown(limit).await });
+        let _ = timeout(limit + Duration::from_secs(1), shutdown).await;
+        self.record(number, What::Process { is: ProcessState::ShutDown });
+        self.stop(number, ProcessState::Killed);
+    }
+
+    /// Waits until all tasks of all live processes have ended.
+    pub(super) async fn done(&self) {
+        loop {
+            if self.state.lock().live.values().all(|live| live.tasks_left == 0) {
+                return;
+            }
+            // Checked periodically: a killed process does not notify it.
+            let _ = timeout(Duration::from_secs(1), self.task_ended.notified()).await;
+        }
+    }
+
+    /// Acquires every lock in every process, and shuts all of them down.
+    pub(super) async fn end(&self) {
+        for number in self.live() {
+            let found =
+                self.state.lock().live.get(&number).map(|live| (live.process.clone(), live.workload.clone()));
+            let Some((process, workload)) = found else { continue };
+            // The server may have lost the number of permits.
+            let last = async move {
+                let _ = workload.prepare().await;
+                workload.acquire_each().await;
+            };
+            process.run(last).await;
+            self.shut_down(number, Duration::from_secs(10)).await;
+        }
+    }
+}
