@@ -3,6 +3,7 @@
 mod acl_fixture;
 mod exercise;
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
@@ -23,6 +24,9 @@ const CLIENTS: &str = "turnlock_client:*";
 /// The commands that `find` needs.
 const FINDING: [&str; 10] =
     ["exists", "getrange", "hget", "hlen", "hrandfield", "hstrlen", "pttl", "scan", "type", "zcard"];
+
+/// The number of users so far.
+static USERS: AtomicU32 = AtomicU32::new(0);
 
 /// Matches the names of these cases.
 const NAMES: &str = "guarded:*";
@@ -175,14 +179,16 @@ async fn exercise_without(
 ) -> (Result<(), String>, Vec<String>) {
     let server = RedisServer::start_of(program).await;
     let mut admin = server.client().await;
-    let rule = AclRule::new(&[primitive], NAMES).for_user("least").to_string();
+    // A client of another case that reconnects may meet this server on the port of its own.
+    let user = format!("least-{}", USERS.fetch_add(1, Ordering::Relaxed));
+    let rule = AclRule::new(&[primitive], NAMES).for_user(&user).to_string();
     let words = rule.split(' ').skip(1).filter(|word| *word != part).collect::<Vec<_>>();
     assert_eq!(words.len() + 1 + usize::from(!part.is_empty()), rule.split(' ').count());
     let _: () = redis::cmd("ACL").arg(words).query_async(&mut admin).await.expect("a valid rule");
 
-    let fixture = match AclFixture::new(&server, "least", limits).await {
+    let fixture = match AclFixture::new(&server, &user, limits).await {
         Ok(fixture) => fixture,
-        Err(error) => return (Err(error), refusals(&mut admin).await),
+        Err(error) => return (Err(error), refusals(&mut admin, &user).await),
     };
     let limit = limits.total();
     let outcome = tokio::time::timeout(limit, exercise::run(primitive, &fixture)).await;
@@ -190,7 +196,7 @@ async fn exercise_without(
     if let Some(command) = awaited {
         let begun = Instant::now();
         while begun.elapsed() < BACKGROUND_WORK
-            && !refusals(&mut admin).await.iter().any(|refused| refused.starts_with(command))
+            && !refusals(&mut admin, &user).await.iter().any(|refused| refused.starts_with(command))
         {
             tokio::time::sleep(ms(20)).await;
         }
@@ -198,15 +204,16 @@ async fn exercise_without(
         // Long enough for a check of the pub/sub connection and for an unsubscribe.
         tokio::time::sleep(ms(8_500)).await;
     }
-    (outcome, refusals(&mut admin).await)
+    (outcome, refusals(&mut admin, &user).await)
 }
 
-/// Returns the names of the commands, keys and channels that the server has refused.
-async fn refusals(admin: &mut MultiplexedConnection) -> Vec<String> {
+/// Returns the names of the commands, keys and channels that the server has refused to a user.
+async fn refusals(admin: &mut MultiplexedConnection, user: &str) -> Vec<String> {
     let log: Vec<Vec<Value>> = redis::cmd("ACL").arg("LOG").query_async(admin).await.expect("a reply");
-    let object = |entry: Vec<Value>| {
-        let index = entry.iter().position(|field| *field == Value::BulkString(b"object".into()))?;
+    let field = |entry: &[Value], name: &str| -> Option<String> {
+        let index = entry.iter().position(|field| *field == Value::BulkString(name.into()))?;
         redis::from_redis_value(entry.get(index + 1)?.clone()).ok()
     };
-    log.into_iter().filter_map(object).collect()
+    let of_user = log.iter().filter(|entry| field(entry, "username").as_deref() == Some(user));
+    of_user.filter_map(|entry| field(entry, "object")).collect()
 }
