@@ -30,8 +30,9 @@ pub(crate) enum What {
     Run {
         seed: u64,
         shape: String,
-        promises_exclusion: bool,
-        promises_rising_tokens: bool,
+        promises: Promises,
+        /// The lease of a hold that is renewed.
+        watchdog_ms: u64,
         locks: Vec<LockInfo>,
     },
     /// A request for a lock begins.
@@ -42,6 +43,9 @@ pub(crate) enum What {
         permits: u32,
         wait: Wait,
         lease_ms: Option<u64>,
+        /// The number of an explicit owner. Its holds may overlap.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        owner_number: Option<usize>,
     },
     Granted {
         op: u64,
@@ -62,10 +66,17 @@ pub(crate) enum What {
     Cancelled {
         op: u64,
     },
-    /// The same owner acquired it once more, or released it once.
+    /// The same owner acquired it once more, or released it once. `stored` is the count on the store, if it was read
+    /// while the hold was valid.
     Count {
         op: u64,
         count: u32,
+        stored: Option<u64>,
+    },
+    /// The holder writes to a register that rejects tokens below the highest one. Some write after the hold has ended.
+    Write {
+        op: u64,
+        token: u64,
     },
     /// The holder was told that the lock is lost.
     Lost {
@@ -83,6 +94,21 @@ pub(crate) enum What {
         op: u64,
         error: Option<String>,
     },
+    /// An operation on a latch begins.
+    Latch {
+        op: u64,
+        lock: usize,
+        action: LatchAction,
+    },
+    /// It has ended. `None`: it is unknown whether it took effect.
+    LatchDone {
+        op: u64,
+        outcome: Option<bool>,
+    },
+    /// The server removed a waiter of a live client from the queue of a fair lock.
+    Purged {
+        owner: String,
+    },
     Process {
         is: ProcessState,
     },
@@ -94,10 +120,49 @@ pub(crate) enum What {
     },
     /// No fault is injected any more.
     Healed,
-    /// All clients have ended, and all leases are over. What is left on the store.
+    /// All clients have ended, and all leases are over. What is left on the store, and the free permits of semaphores.
     End {
         left: Vec<String>,
+        #[serde(default)]
+        available: Vec<Available>,
     },
+}
+
+/// What a run promises, which depends on its faults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "independent promises")]
+pub(crate) struct Promises {
+    /// Holds exclude each other.
+    pub(crate) exclusion: bool,
+    pub(crate) rising_tokens: bool,
+    /// The server forgets nothing that it has executed.
+    pub(crate) data: bool,
+    /// Waiters of live clients stay in the queues of fair locks.
+    pub(crate) order: bool,
+    /// Every request arrives once, before its caller gives up.
+    pub(crate) delivery: bool,
+}
+
+/// An operation on a latch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum LatchAction {
+    /// Sets the count, if it is zero. The outcome says whether it did.
+    Set {
+        count: u32,
+    },
+    CountDown,
+    /// Waits until the count is zero. The outcome says whether it is.
+    Wait {
+        ms: u64,
+    },
+}
+
+/// The free permits of a semaphore.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Available {
+    pub(crate) lock: usize,
+    pub(crate) permits: i64,
 }
 
 impl What {
@@ -128,10 +193,14 @@ pub(crate) enum LockKind {
     ReadWrite,
     Semaphore,
     Permits,
+    Latch,
+    /// A lock on a majority of three servers.
+    RedLock,
 }
 
 impl LockKind {
-    pub(crate) const ALL: [Self; 8] = [
+    /// The kinds that one server has.
+    pub(crate) const ALL: [Self; 9] = [
         Self::Lock,
         Self::Fair,
         Self::Fenced,
@@ -140,11 +209,22 @@ impl LockKind {
         Self::ReadWrite,
         Self::Semaphore,
         Self::Permits,
+        Self::Latch,
     ];
 
-    /// Returns `true` if permits do not expire.
+    /// Returns `true` if permits stay taken when their holder dies.
     pub(crate) fn is_unleased(self) -> bool {
         self == Self::Semaphore
+    }
+
+    /// Returns `true` if it has permits.
+    pub(crate) fn is_semaphore(self) -> bool {
+        matches!(self, Self::Semaphore | Self::Permits)
+    }
+
+    /// Returns `true` if a lock of this kind can be acquired together with others, and reentered.
+    pub(crate) fn is_lock(self) -> bool {
+        !self.is_semaphore() && !matches!(self, Self::Latch | Self::RedLock)
     }
 }
 
@@ -173,6 +253,10 @@ pub(crate) enum ReleaseBy {
     /// The caller dropped the future of the release.
     CancelledUnlock,
     Drop,
+    /// The store releases it after this time.
+    UnlockAfter {
+        ms: u64,
+    },
 }
 
 /// What a process does.
@@ -184,6 +268,8 @@ pub(crate) enum ProcessState {
     Continued,
     Killed,
     ShutDown,
+    /// Its tasks do not end.
+    Stuck,
 }
 
 impl fmt::Display for Event {

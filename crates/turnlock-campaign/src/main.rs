@@ -86,8 +86,8 @@ fn main() -> anyhow::Result<ExitCode> {
 /// Prints a verdict. Returns the exit code.
 fn report(verdict: &Verdict) -> ExitCode {
     println!(
-        "{} acquired, {} lost, {} cancelled, {} failed, {} overlaps where none are excluded",
-        verdict.acquired, verdict.lost, verdict.cancelled, verdict.failed, verdict.overlaps
+        "{} acquired, {} lost, {} cancelled, {} failed, {} stale writes rejected, {} overlaps where none are excluded",
+        verdict.acquired, verdict.lost, verdict.cancelled, verdict.failed, verdict.rejected, verdict.overlaps
     );
     let faults: Vec<_> = verdict.faults.iter().map(|(fault, count)| format!("{fault} {count}")).collect();
     println!("faults: {}", faults.join(", "));

@@ -45,11 +45,23 @@ pub enum Bug {
     WriterIgnoresReaders,
     /// A grant that too few replicas acknowledged counts.
     UnacknowledgedGrantCounts,
+    /// A waiter of a fair lock is taken for dead between two heartbeats.
+    LivingWaiterPurged,
+    /// Holds are not checked after a reconnect.
+    ReconnectIgnored,
+    /// A minority of servers is enough for a lock on several of them.
+    MinorityCounts,
+    /// A delayed unlock comes in half its time.
+    EarlyDelayedUnlock,
+    /// A reentry does not raise the count on the store.
+    ReentryNotCounted,
+    /// A count-down that is sent again counts again.
+    CountedDownTwice,
 }
 
 impl Bug {
     /// All bugs.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 23] = [
         Self::LateLocalEnd,
         Self::NoMargin,
         Self::LeaseFromReply,
@@ -67,6 +79,12 @@ impl Bug {
         Self::TokenWithoutFloor,
         Self::WriterIgnoresReaders,
         Self::UnacknowledgedGrantCounts,
+        Self::LivingWaiterPurged,
+        Self::ReconnectIgnored,
+        Self::MinorityCounts,
+        Self::EarlyDelayedUnlock,
+        Self::ReentryNotCounted,
+        Self::CountedDownTwice,
     ];
 
     /// Plants the bug in this process, or removes the one that is planted.

@@ -4,6 +4,7 @@
 //! (`MultiLock`).
 
 use crate::Moment;
+use crate::planted::Bug;
 
 /// Returns how many of `servers` are a majority.
 ///
@@ -88,6 +89,9 @@ impl Tally {
 
     /// Returns how many servers have to grant the lock.
     pub fn need(&self) -> usize {
+        if Bug::MinorityCounts.is_planted() {
+            return 1;
+        }
         majority(self.votes.len())
     }
 

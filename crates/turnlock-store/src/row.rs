@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::BuildHasher;
 use std::time::{Duration, UNIX_EPOCH};
 
-use turnlock_core::model::{Item, Notification, Now, PermitId, Renewed, Reply, Step, WrongKind};
+use turnlock_core::model::{Item, Notification, Now, Owners, PermitId, Renewed, Reply, Step, WrongKind};
 use turnlock_core::{ClientId, Kind, LockName, OwnerId};
 
 use crate::failure::Failure;
@@ -166,6 +166,11 @@ impl Row {
     /// Creates the initial state of a kind.
     pub fn new(kind: Kind) -> Self {
         Self { item: Item::new(kind), parties: BTreeMap::new() }
+    }
+
+    /// Returns the owners that hold or wait, whether their leases have ended or not.
+    pub fn owners(&mut self) -> Owners {
+        self.item.owners()
     }
 
     /// Returns the kind, if it has a holder.

@@ -15,7 +15,7 @@ use tokio::process::{Child, ChildStdin, Command};
 use tokio::time::{sleep, timeout};
 use turnlock_store::clock;
 
-use crate::history::{self, Event, LockInfo, LockKind, ProcessState, What};
+use crate::history::{self, Event, LockInfo, LockKind, ProcessState, Promises, What};
 use crate::recorder::Recorder;
 use worker::WorkerConfig;
 
@@ -38,6 +38,9 @@ pub(crate) struct RunOptions {
     pub(crate) out: PathBuf,
 }
 
+/// The lease of a hold that is renewed.
+const WATCHDOG_MS: u64 = 3_000;
+
 /// How long workers may take to end after the last fault.
 const LAST_TURNS: Duration = Duration::from_secs(200);
 
@@ -58,8 +61,14 @@ pub(crate) async fn run(options: &RunOptions) -> anyhow::Result<Vec<Event>> {
     let run = What::Run {
         seed: options.seed,
         shape: "single".to_owned(),
-        promises_exclusion: true,
-        promises_rising_tokens: true,
+        promises: Promises {
+            exclusion: true,
+            rising_tokens: true,
+            data: true,
+            order: false,
+            delivery: false,
+        },
+        watchdog_ms: WATCHDOG_MS,
         locks: locks.clone(),
     };
     recorder.record(0, run);
@@ -71,7 +80,7 @@ pub(crate) async fn run(options: &RunOptions) -> anyhow::Result<Vec<Event>> {
         tasks: options.tasks,
         locks,
         replicas: 0,
-        watchdog_ms: 3_000,
+        watchdog_ms: WATCHDOG_MS,
         history: PathBuf::new(),
         start: clock::now().as_micros() - recorder.at(clock::now()),
     };
@@ -96,7 +105,7 @@ pub(crate) async fn run(options: &RunOptions) -> anyhow::Result<Vec<Event>> {
     workers.end().await?;
     // The last leases, and requests that are late.
     sleep(Duration::from_secs(5)).await;
-    recorder.record(0, What::End { left: deployment.held().await });
+    recorder.record(0, What::End { left: deployment.held().await, available: Vec::new() });
     let mut events = recorder.take();
     for path in &workers.histories {
         events.extend(history::read_file(path)?);

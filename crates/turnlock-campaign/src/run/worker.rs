@@ -4,12 +4,12 @@ use std::fs::File;
 use std::io::{self, BufRead, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
 use turnlock::Client;
 
 use crate::history::{LockInfo, ProcessState, What};
@@ -37,17 +37,16 @@ pub(crate) fn run() -> anyhow::Result<()> {
     let mut line = String::new();
     io::stdin().lock().read_line(&mut line)?;
     let config: WorkerConfig = serde_json::from_str(&line).context("the configuration of a worker")?;
-    let is_ending = Arc::new(AtomicBool::new(false));
-    let ending = Arc::clone(&is_ending);
+    let (ending, is_ending) = watch::channel(false);
     std::thread::spawn(move || {
         let _ = io::copy(&mut io::stdin(), &mut io::sink());
-        ending.store(true, Ordering::Relaxed);
+        ending.send_replace(true);
     });
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(work(config, is_ending))
 }
 
-async fn work(config: WorkerConfig, is_ending: Arc<AtomicBool>) -> anyhow::Result<()> {
+async fn work(config: WorkerConfig, is_ending: watch::Receiver<bool>) -> anyhow::Result<()> {
     let WorkerConfig { url, process, seed, tasks, locks, replicas, watchdog_ms, history, start } = config;
     let file = File::create(&history).with_context(|| format!("cannot write {}", history.display()))?;
     let recorder = Arc::new(Recorder::to_file(start, process, file));
@@ -57,25 +56,35 @@ async fn work(config: WorkerConfig, is_ending: Arc<AtomicBool>) -> anyhow::Resul
         match builder.clone().connect(&url).await {
             Ok(client) => break client,
             // The server may be down.
-            Err(_) if !is_ending.load(Ordering::Relaxed) => {
+            Err(_) if !*is_ending.borrow() => {
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
             Err(error) => return Err(error.into()),
         }
     };
-    let workload = Workload { client, process, locks: locks.into(), recorder, replicas, watchdog_ms };
-    while workload.prepare().await.is_err() && !is_ending.load(Ordering::Relaxed) {
+    let owners = (0..2).map(|_| client.owner()).collect();
+    let clients = vec![client];
+    let workload = Workload {
+        clients,
+        owners,
+        process,
+        locks: locks.into(),
+        recorder,
+        replicas,
+        watchdog_ms,
+        is_ending,
+    };
+    while workload.prepare().await.is_err() && !*workload.is_ending.borrow() {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     let mut rng = Rng::with_seed(seed);
-    let tasks: Vec<_> = (0..tasks)
-        .map(|_| tokio::spawn(workload.clone().run_until(Arc::clone(&is_ending), rng.fork())))
-        .collect();
+    let tasks: Vec<_> =
+        (0..tasks).map(|_| tokio::spawn(workload.clone().run(u32::MAX, rng.fork()))).collect();
     for task in tasks {
         task.await?;
     }
     workload.acquire_each().await;
-    let _ = workload.client.shutdown(Duration::from_secs(10)).await;
+    let _ = workload.client().shutdown(Duration::from_secs(10)).await;
     workload.recorder.record(process, What::Process { is: ProcessState::ShutDown });
     io::stdout().flush()?;
     Ok(())

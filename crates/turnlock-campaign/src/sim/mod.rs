@@ -13,9 +13,10 @@ use std::time::Duration;
 use fastrand::Rng;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
+use turnlock_core::{Kind, LockName};
 use turnlock_store::simulation::Simulation;
 
-use crate::history::{Event, What};
+use crate::history::{Available, Event, LockInfo, LockKind, What};
 use crate::recorder::Recorder;
 use nemesis::Nemesis;
 use plan::Plan;
@@ -45,13 +46,13 @@ async fn simulate(plan: Plan) -> Vec<Event> {
     let run = What::Run {
         seed: plan.seed,
         shape: "simulation".to_owned(),
-        promises_exclusion: plan.promises_exclusion(),
-        promises_rising_tokens: plan.promises_rising_tokens(),
+        promises: plan.promises(),
+        watchdog_ms: plan.watchdog_ms,
         locks: plan.locks.clone(),
     };
     recorder.record(0, run);
-    let world = World::new(plan.seed, plan.delay_ms, plan.drift);
-    let processes = Processes::new(&plan, &world, &recorder);
+    let worlds: Vec<_> = (0..plan.deployments).map(|number| World::new(&plan, number, &recorder)).collect();
+    let processes = Processes::new(&plan, &worlds, &recorder);
     for _ in 0..plan.processes {
         processes.start();
     }
@@ -60,7 +61,7 @@ async fn simulate(plan: Plan) -> Vec<Event> {
     // Two faults at a time.
     let nemeses = [0x6e, 0x65].map(|which| {
         let nemesis = Nemesis {
-            world: Arc::clone(&world),
+            worlds: worlds.clone(),
             processes: Arc::clone(&processes),
             rng: Rng::with_seed(plan.seed ^ which),
         };
@@ -70,11 +71,28 @@ async fn simulate(plan: Plan) -> Vec<Event> {
     let _ = timeout(LONGEST_RUN, processes.done()).await;
     nemeses.iter().for_each(JoinHandle::abort);
     processes.resume_all();
-    world.heal();
+    worlds.iter().for_each(World::heal);
     recorder.record(0, What::Healed);
-    let _ = timeout(LONGEST_RUN, processes.done()).await;
+    if timeout(LONGEST_RUN, processes.done()).await.is_err() {
+        processes.record_stuck();
+    }
     processes.end().await;
     sleep(LAST_LEASES).await;
-    recorder.record(0, What::End { left: world.held() });
+    let left = worlds.iter().flat_map(|world| world.held()).collect();
+    recorder.record(0, What::End { left, available: available(&plan, &worlds[0]) });
     recorder.take()
+}
+
+/// The free permits of all semaphores.
+fn available(plan: &Plan, world: &World) -> Vec<Available> {
+    let of_lock = |(lock, info): (usize, &LockInfo)| {
+        let kind = match info.kind {
+            LockKind::Semaphore => Kind::Semaphore,
+            LockKind::Permits => Kind::Permits,
+            _ => return None,
+        };
+        let permits = world.available(LockName::of(kind, "", &info.name).ok()?)?;
+        Some(Available { lock, permits })
+    };
+    plan.locks.iter().enumerate().filter_map(of_lock).collect()
 }

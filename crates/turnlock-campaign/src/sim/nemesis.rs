@@ -16,7 +16,7 @@ const LONGEST_STOP_MS: u64 = 15_000;
 
 /// Injects one fault after the other.
 pub(super) struct Nemesis {
-    pub(super) world: Arc<World>,
+    pub(super) worlds: Vec<Arc<World>>,
     pub(super) processes: Arc<Processes>,
     pub(super) rng: Rng,
 }
@@ -37,7 +37,8 @@ impl Nemesis {
     /// Injects a fault, and ends it.
     async fn inject(&mut self, fault: Fault) {
         let lasts = ms(if self.rng.bool() { self.rng.u64(..300) } else { self.rng.u64(..8_000) });
-        let links = self.world.live_links();
+        let Some(world) = self.rng.choice(&self.worlds).cloned() else { return };
+        let links = world.live_links();
         let Some(link) = self.rng.choice(&links).copied() else { return };
         let is_about_client = matches!(fault, Fault::Reset | Fault::Late);
         match fault {
@@ -46,7 +47,6 @@ impl Nemesis {
             _ if is_about_client => self.record(fault, &format!("client {link}, {lasts:?}"), false),
             _ => self.record(fault, &format!("{lasts:?}"), false),
         }
-        let world = Arc::clone(&self.world);
         match fault {
             Fault::Reset => world.reset(link),
             Fault::Late => {
@@ -74,11 +74,14 @@ impl Nemesis {
                 sleep(lasts).await;
                 world.set_losing_messages(false);
             }
-            Fault::Restart => self.restart(lasts, |_| {}).await,
-            Fault::DataLoss => self.restart(lasts, World::lose_data).await,
+            Fault::Restart => restart(&world, lasts, |_| {}).await,
+            Fault::DataLoss => {
+                restart(&world, lasts, World::lose_data).await;
+                self.processes.prepare_again();
+            }
             Fault::OldSnapshot => {
                 let ago = ms(self.rng.u64(..5_000));
-                self.restart(lasts, |world| world.lose_recent_data(ago)).await;
+                restart(&world, lasts, |world| world.lose_recent_data(ago)).await;
             }
             Fault::Loading => {
                 world.set_loading(true);
@@ -114,15 +117,6 @@ impl Nemesis {
         self.record(fault, "", true);
     }
 
-    /// Restarts the server. `change` happens to its data while it is down.
-    async fn restart(&self, lasts: Duration, change: impl FnOnce(&World)) {
-        self.world.set_down(true);
-        self.world.reset_all();
-        change(&self.world);
-        sleep(lasts).await;
-        self.world.set_down(false);
-    }
-
     /// Stops, kills or shuts down one process.
     async fn disturb_process(&mut self, fault: Fault) {
         let Some(number) = self.processes.select(&mut self.rng) else { return };
@@ -147,4 +141,13 @@ impl Nemesis {
         self.processes.calm(number);
         self.record(fault, &format!("process {number}"), true);
     }
+}
+
+/// Restarts the server. `change` happens to its data while it is down.
+async fn restart(world: &Arc<World>, lasts: Duration, change: impl FnOnce(&World)) {
+    world.set_down(true);
+    world.reset_all();
+    change(world);
+    sleep(lasts).await;
+    world.set_down(false);
 }

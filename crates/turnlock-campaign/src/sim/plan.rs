@@ -2,7 +2,7 @@
 
 use fastrand::Rng;
 
-use crate::history::{LockInfo, LockKind};
+use crate::history::{LockInfo, LockKind, Promises};
 
 /// What happens in a simulation, as its seed says.
 #[derive(Debug)]
@@ -13,6 +13,8 @@ pub(crate) struct Plan {
     pub(crate) tasks: u32,
     /// Turns of each task.
     pub(crate) turns: u32,
+    /// Three if a lock is acquired on a majority of them, else one.
+    pub(crate) deployments: u32,
     pub(crate) locks: Vec<LockInfo>,
     /// The number of replicas that must acknowledge a grant.
     pub(crate) replicas: u32,
@@ -110,6 +112,11 @@ impl Fault {
             || self.breaks_promise(0)
     }
 
+    /// Returns `true` if under this fault requests of live clients arrive once, and in time.
+    fn is_gentle(self) -> bool {
+        matches!(self, Self::LostMessages | Self::SlowReplica | Self::Stop | Self::Kill | Self::Shutdown)
+    }
+
     /// Returns `true` if exclusion is not promised under this fault.
     fn breaks_promise(self, replicas: u32) -> bool {
         match self {
@@ -123,12 +130,26 @@ impl Fault {
 impl Plan {
     pub(crate) fn new(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
-        let replicas = u32::from(rng.u8(..3) == 0);
+        let is_red_lock = rng.u8(..8) == 0;
+        let replicas = u32::from(rng.u8(..3) == 0 && !is_red_lock);
         // Half of the runs have only faults under which exclusion is promised.
         let promises = rng.bool();
         let mut faults: Vec<_> = Fault::ALL.into_iter().filter(|_| rng.u8(..3) == 0).collect();
         faults.retain(|fault| !promises || !fault.breaks_promise(replicas));
-        let kinds: Vec<_> = (0..rng.usize(1..=3)).map(|_| rng.choice(LockKind::ALL)).collect();
+        // In some runs, less is different: the order of waiters and the counts can be checked.
+        if rng.u8(..8) == 0 {
+            faults.retain(|fault| fault.is_gentle());
+        }
+        let kinds: Vec<_> = if is_red_lock {
+            vec![Some(LockKind::RedLock)]
+        } else {
+            (0..rng.usize(1..=3)).map(|_| rng.choice(LockKind::ALL)).collect()
+        };
+        // Long leases and calm times show whether a holder is told before its lease ends.
+        let is_calm = rng.u8(..8) == 0;
+        if is_calm && !promises {
+            faults = vec![Fault::DataLoss];
+        }
         if kinds.contains(&Some(LockKind::Semaphore)) {
             // Permits without a lease do not return.
             faults.retain(|fault| !fault.loses_permits());
@@ -141,26 +162,39 @@ impl Plan {
             seed,
             processes: rng.u32(2..=4),
             tasks: rng.u32(1..=4),
-            turns: rng.u32(10..=40),
+            turns: rng.u32(40..=200),
+            deployments: if is_red_lock { 3 } else { 1 },
             locks: kinds.into_iter().enumerate().map(lock).collect(),
             replicas,
-            watchdog_ms: rng.u64(1_500..=6_000),
+            watchdog_ms: if is_calm { rng.u64(20_000..=30_000) } else { rng.u64(1_500..=6_000) },
             delay_ms: rng.u64(1..=8),
-            calm_ms: rng.u64(200..=4_000),
+            calm_ms: if is_calm { rng.u64(20_000..=40_000) } else { rng.u64(200..=4_000) },
             faults,
             // The safety margin of a lease is a hundredth of it, and two milliseconds.
             drift: rng.i64(-8_000..=8_000),
         }
     }
 
-    /// Returns `true` if tokens rise even if data is lost: while the clock of the server does.
-    pub(crate) fn promises_rising_tokens(&self) -> bool {
-        self.promises_exclusion()
-            || !self.faults.iter().any(|fault| matches!(fault, Fault::ClockBack | Fault::ClockForward))
+    /// What is promised under the faults of this plan.
+    pub(crate) fn promises(&self) -> Promises {
+        let none = |is_bad: fn(&Fault) -> bool| !self.faults.iter().any(is_bad);
+        let exclusion = !self.faults.iter().any(|fault| fault.breaks_promise(self.replicas));
+        Promises {
+            exclusion,
+            // They rise even if data is lost, while the clock of the server does.
+            rising_tokens: exclusion || none(|fault| matches!(fault, Fault::ClockBack | Fault::ClockForward)),
+            data: none(|fault| fault.breaks_promise(0)),
+            order: none(|fault| !fault.is_gentle() || *fault == Fault::Stop),
+            delivery: none(|fault| !fault.is_gentle()),
+        }
     }
 
-    pub(crate) fn promises_exclusion(&self) -> bool {
-        !self.faults.iter().any(|fault| fault.breaks_promise(self.replicas))
+    /// Returns `true` if a server of this plan must know what it has executed.
+    pub(crate) fn needs_log(&self) -> bool {
+        use Fault::{OldSnapshot, Promotion, SplitBrain};
+
+        self.replicas > 0
+            || self.faults.iter().any(|fault| matches!(fault, OldSnapshot | Promotion | SplitBrain))
     }
 }
 
@@ -178,7 +212,8 @@ mod tests {
             let has_kind = |plan: &Plan| plan.locks.iter().any(|lock| lock.kind == kind);
             assert!(plans.iter().any(has_kind), "{kind:?}");
         }
-        let promising = plans.iter().filter(|plan| plan.promises_exclusion()).count();
+        assert!(plans.iter().any(|plan| plan.locks[0].kind == LockKind::RedLock));
+        let promising = plans.iter().filter(|plan| plan.promises().exclusion).count();
         assert!((60..180).contains(&promising), "{promising}");
     }
 

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
+use futures_util::future::join_all;
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 use turnlock::Client;
 use turnlock_store::simulation::Process;
@@ -23,7 +24,7 @@ const MOST_PROCESSES: u32 = 10;
 
 /// The processes of a run.
 pub(super) struct Processes {
-    world: Arc<World>,
+    worlds: Vec<Arc<World>>,
     recorder: Arc<Recorder>,
     locks: Arc<[LockInfo]>,
     tasks: u32,
@@ -32,6 +33,7 @@ pub(super) struct Processes {
     watchdog_ms: u64,
     state: Mutex<State>,
     task_ended: Notify,
+    is_ending: watch::Sender<bool>,
 }
 
 struct State {
@@ -44,7 +46,8 @@ struct State {
 /// A process that was not killed.
 struct Live {
     process: Process,
-    link: usize,
+    /// On each deployment.
+    links: Vec<usize>,
     workload: Workload,
     tasks_left: u32,
     /// A fault concerns it.
@@ -52,10 +55,10 @@ struct Live {
 }
 
 impl Processes {
-    pub(super) fn new(plan: &Plan, world: &Arc<World>, recorder: &Arc<Recorder>) -> Arc<Self> {
+    pub(super) fn new(plan: &Plan, worlds: &[Arc<World>], recorder: &Arc<Recorder>) -> Arc<Self> {
         let state = State { rng: Rng::with_seed(plan.seed ^ 0x70), next: 1, live: BTreeMap::new() };
         Arc::new(Self {
-            world: Arc::clone(world),
+            worlds: worlds.to_vec(),
             recorder: Arc::clone(recorder),
             locks: plan.locks.clone().into(),
             tasks: plan.tasks,
@@ -64,6 +67,7 @@ impl Processes {
             watchdog_ms: plan.watchdog_ms,
             state: Mutex::new(state),
             task_ended: Notify::new(),
+            is_ending: watch::Sender::new(false),
         })
     }
 
@@ -78,36 +82,40 @@ impl Processes {
         let this = Arc::clone(self);
         let running = process.clone();
         drop(tokio::spawn(process.run(async move {
-            let mut link = 0;
-            let world = Arc::clone(&this.world);
-            let builder = Client::builder().watchdog_timeout(Duration::from_millis(this.watchdog_ms));
-            let opened = builder.store(|id| {
-                link = world.add_link(id, running.clone());
-                Arc::new(SimStore { world: Arc::clone(&world), link })
-            });
-            let client = match opened {
-                Ok(client) => client,
-                Err(error) => panic!("good settings: {error}"),
-            };
+            let (mut links, mut clients) = (Vec::new(), Vec::new());
+            for world in &this.worlds {
+                let builder = Client::builder().watchdog_timeout(Duration::from_millis(this.watchdog_ms));
+                let opened = builder.store(|id| {
+                    let link = world.add_link(id, running.clone());
+                    links.push(link);
+                    Arc::new(SimStore { world: Arc::clone(world), link })
+                });
+                match opened {
+                    Ok(client) => clients.push(client),
+                    Err(error) => panic!("good settings: {error}"),
+                }
+            }
             let number = {
                 let mut state = this.state.lock();
                 state.next += 1;
                 state.next - 1
             };
             let workload = Workload {
-                client,
+                owners: (0..2).map(|_| clients[0].owner()).collect(),
+                clients,
                 process: number,
                 locks: Arc::clone(&this.locks),
                 recorder: Arc::clone(&this.recorder),
                 replicas: this.replicas,
                 watchdog_ms: this.watchdog_ms,
+                is_ending: this.is_ending.subscribe(),
             };
             this.record(number, What::Process { is: ProcessState::Started });
             // A failure shows when permits are acquired.
             let _ = workload.prepare().await;
             let live = Live {
                 process: running,
-                link,
+                links,
                 workload: workload.clone(),
                 tasks_left: this.tasks,
                 is_disturbed: false,
@@ -159,7 +167,7 @@ impl Processes {
         live.process.stop();
         self.record(number, What::Process { is });
         if is == ProcessState::Killed {
-            self.world.kill(live.link);
+            self.worlds.iter().zip(&live.links).for_each(|(world, link)| world.kill(*link));
             state.live.remove(&number);
         }
     }
@@ -172,7 +180,9 @@ impl Processes {
         }
     }
 
+    /// Continues stopped processes, and lets all tasks end.
     pub(super) fn resume_all(&self) {
+        self.is_ending.send_replace(true);
         self.live().into_iter().for_each(|number| self.resume(number));
     }
 
@@ -180,14 +190,30 @@ impl Processes {
     pub(super) async fn shut_down(&self, number: u32, limit: Duration) {
         let found = {
             let state = self.state.lock();
-            state.live.get(&number).map(|live| (live.process.clone(), live.workload.client.clone()))
+            state.live.get(&number).map(|live| (live.process.clone(), live.workload.clients.clone()))
         };
-        let Some((process, client)) = found else { return };
+        let Some((process, clients)) = found else { return };
         // As a process that ends when its tasks do not.
-        let shutdown = process.run(async move { client.shutdown(limit).await });
+        let shutdown =
+            process.run(async move { join_all(clients.iter().map(|client| client.shutdown(limit))).await });
         let _ = timeout(limit + Duration::from_secs(1), shutdown).await;
         self.record(number, What::Process { is: ProcessState::ShutDown });
         self.stop(number, ProcessState::Killed);
+    }
+
+    /// Sets the number of permits again, after the server has lost it.
+    pub(super) fn prepare_again(&self) {
+        for live in self.state.lock().live.values() {
+            let workload = live.workload.clone();
+            drop(tokio::spawn(live.process.run(async move { workload.prepare().await })));
+        }
+    }
+
+    /// Records the processes whose tasks have not ended.
+    pub(super) fn record_stuck(&self) {
+        for (number, _) in self.state.lock().live.iter().filter(|(_, live)| live.tasks_left > 0) {
+            self.record(*number, What::Process { is: ProcessState::Stuck });
+        }
     }
 
     /// Waits until all tasks of all live processes have ended.

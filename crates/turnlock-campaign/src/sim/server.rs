@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::time::Duration;
 
-use turnlock_core::model::{Now, Step};
-use turnlock_core::{ClientId, Moment};
+use turnlock_core::model::{Now, Reply, Step};
+use turnlock_core::{ClientId, Kind, LockName, Moment, OwnerId};
 use turnlock_store::row::{self, Executed, Row};
 use turnlock_store::{Failure, clock};
 
@@ -16,7 +16,8 @@ type Rows = HashMap<Box<str>, Row, BuildHasherDefault<DefaultHasher>>;
 #[derive(Clone, Default)]
 pub(super) struct Server {
     rows: Rows,
-    pub(super) log: Vec<Entry>,
+    /// What it has executed, since a moment ago. `None` if no replica needs it.
+    log: Option<Log>,
     pub(super) is_down: bool,
     pub(super) is_loading: bool,
     /// Refuses writes.
@@ -27,9 +28,22 @@ pub(super) struct Server {
     pub(super) drift: i64,
 }
 
+/// What a server has executed.
+#[derive(Clone, Default)]
+struct Log {
+    /// The rows before the first entry.
+    base: Rows,
+    /// The number of entries before the first one.
+    before: usize,
+    entries: Vec<Entry>,
+}
+
+/// The age of entries that no replica or snapshot lacks.
+const OLD: Duration = Duration::from_secs(30);
+
 /// Steps that were executed.
 #[derive(Clone)]
-pub(super) struct Entry {
+struct Entry {
     steps: Vec<Step>,
     client: ClientId,
     now: Now,
@@ -39,8 +53,8 @@ pub(super) struct Entry {
 
 impl Server {
     /// A server whose clock is faster by so many microseconds per second.
-    pub(super) fn with_drift(drift: i64) -> Self {
-        Self { drift, ..Self::default() }
+    pub(super) fn new(drift: i64, needs_log: bool) -> Self {
+        Self { drift, log: needs_log.then(Log::default), ..Self::default() }
     }
 
     /// The time by the clock of this server.
@@ -52,40 +66,91 @@ impl Server {
     }
 
     /// Executes steps, as a master or not at all.
-    pub(super) fn execute(&mut self, steps: Vec<Step>, client: ClientId) -> Result<Executed, Failure> {
+    ///
+    /// Also returns the owners that were removed from the queue of a fair lock, without a step of their own.
+    pub(super) fn execute(
+        &mut self,
+        steps: Vec<Step>,
+        client: ClientId,
+    ) -> Result<(Executed, Vec<OwnerId>), Failure> {
         if self.is_loading {
             return Err(Failure::unavailable("LOADING the data set is being loaded"));
         }
         if self.is_replica {
             return Err(Failure::unavailable("READONLY a replica"));
         }
-        let now = self.now();
+        let (now, waiters) = (self.now(), self.fair_waiters(&steps));
         let executed = row::execute(&mut self.rows, &steps, now, client)?;
-        self.log.push(Entry { steps, client, now, executed: clock::now() });
-        Ok(executed)
+        let purged = self.purged(waiters, &steps);
+        if let Some(log) = &mut self.log {
+            log.push(Entry { steps, client, now, executed: clock::now() });
+        }
+        Ok((executed, purged))
+    }
+
+    /// The waiters of the fair locks in these steps.
+    fn fair_waiters(&mut self, steps: &[Step]) -> Vec<(Box<str>, Vec<OwnerId>)> {
+        let mut keys: Vec<&str> =
+            steps.iter().filter(|step| step.kind() == Kind::Fair).map(|step| step.name().key()).collect();
+        keys.dedup();
+        keys.into_iter()
+            .filter_map(|key| Some((key.into(), self.rows.get_mut(key)?.owners().waiters)))
+            .filter(|(_, waiters)| !waiters.is_empty())
+            .collect()
+    }
+
+    /// The former waiters that neither wait nor hold the lock nor have left.
+    fn purged(&mut self, before: Vec<(Box<str>, Vec<OwnerId>)>, steps: &[Step]) -> Vec<OwnerId> {
+        let mut purged = Vec::new();
+        for (key, mut waiters) in before {
+            let now = self.rows.get_mut(&key).map(Row::owners).unwrap_or_default();
+            let has_left = |owner: &OwnerId| {
+                steps.iter().any(|step| matches!(step, Step::Release(claim) if claim.owner == *owner))
+            };
+            waiters.retain(|owner| {
+                !now.waiters.contains(owner) && !now.holders.contains(owner) && !has_left(owner)
+            });
+            purged.append(&mut waiters);
+        }
+        purged
+    }
+
+    /// The free permits of a semaphore.
+    pub(super) fn available(&mut self, name: LockName) -> Option<i64> {
+        let (now, any) = (self.now(), ClientId::from_random([0; 16]));
+        let executed = row::execute(&mut self.rows, &[Step::Inspect(name)], now, any).ok()?;
+        match executed.replies.into_iter().next()?.ok()? {
+            Reply::Snapshot(snapshot) => snapshot.number,
+            _ => None,
+        }
     }
 
     /// Returns a server with the first `count` entries of the log. Its clock is that of this one.
     pub(super) fn replay(&self, count: usize) -> Self {
-        let mut replica = Self { ahead: self.ahead, drift: self.drift, ..Self::default() };
-        for entry in &self.log[..count.min(self.log.len())] {
-            // What the master executed once, its replicas execute too.
-            let _ = row::execute(&mut replica.rows, &entry.steps, entry.now, entry.client);
-            replica.log.push(entry.clone());
-        }
-        replica
+        let mut log = self.log.clone().unwrap_or_default();
+        log.entries.truncate(count.saturating_sub(log.before));
+        let mut rows = log.base.clone();
+        log.entries.iter().for_each(|entry| entry.replay(&mut rows));
+        Self { rows, ahead: self.ahead, drift: self.drift, log: Some(log), ..Self::default() }
     }
 
     /// The number of entries that were executed `ago` or earlier.
     pub(super) fn executed_until(&self, ago: Duration) -> usize {
         let until = clock::now() - ago;
-        self.log.partition_point(|entry| entry.executed <= until)
+        self.log
+            .as_ref()
+            .map_or(0, |log| log.before + log.entries.partition_point(|entry| entry.executed <= until))
+    }
+
+    /// The number of entries that were executed.
+    pub(super) fn executed(&self) -> usize {
+        self.log.as_ref().map_or(0, |log| log.before + log.entries.len())
     }
 
     /// Deletes all data.
     pub(super) fn lose_data(&mut self) {
         self.rows.clear();
-        self.log.clear();
+        self.log = self.log.take().map(|_| Log::default());
     }
 
     /// The keys that are held, in order.
@@ -95,5 +160,25 @@ impl Server {
         let mut held: Vec<_> = held.collect();
         held.sort();
         held
+    }
+}
+
+impl Log {
+    fn push(&mut self, entry: Entry) {
+        let old = entry.executed - OLD;
+        self.entries.push(entry);
+        // Rarely, since all entries move.
+        if self.entries.len() % 256 == 0 {
+            let count = self.entries.partition_point(|entry| entry.executed <= old);
+            self.entries.drain(..count).for_each(|entry| entry.replay(&mut self.base));
+            self.before += count;
+        }
+    }
+}
+
+impl Entry {
+    /// What the master executed once, its replicas execute too.
+    fn replay(&self, rows: &mut Rows) {
+        let _ = row::execute(rows, &self.steps, self.now, self.client);
     }
 }

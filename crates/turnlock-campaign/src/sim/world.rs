@@ -15,13 +15,17 @@ use turnlock_core::{ClientId, Kind, LockName};
 use turnlock_store::simulation::Process;
 use turnlock_store::{Failure, Sent, Signals, StepOptions, clock};
 
+use super::plan::Plan;
 use super::server::Server;
+use crate::history::What;
+use crate::recorder::Recorder;
 
 /// The network, the servers, and the connections of all clients.
 pub(crate) struct World(Mutex<State>);
 
 struct State {
     rng: Rng,
+    recorder: Arc<Recorder>,
     /// The longest usual delay of a message, in milliseconds.
     delay_ms: u64,
     /// The master, and a former master that some clients still reach.
@@ -94,11 +98,13 @@ pub(super) fn ms(ms: u64) -> Duration {
 }
 
 impl World {
-    pub(super) fn new(seed: u64, delay_ms: u64, drift: i64) -> Arc<Self> {
+    /// The world of deployment `number` of a plan.
+    pub(super) fn new(plan: &Plan, number: u32, recorder: &Arc<Recorder>) -> Arc<Self> {
         Arc::new(Self(Mutex::new(State {
-            rng: Rng::with_seed(seed ^ 0x0077_6f72_6c64),
-            delay_ms,
-            master: Server::with_drift(drift),
+            rng: Rng::with_seed(plan.seed ^ 0x0077_6f72_6c64 ^ (u64::from(number) << 40)),
+            recorder: Arc::clone(recorder),
+            delay_ms: plan.delay_ms,
+            master: Server::new(plan.drift, plan.needs_log()),
             old_master: None,
             frozen_replica: None,
             links: Vec::new(),
@@ -234,7 +240,7 @@ impl World {
         arrival = arrival.max(state.links[link].last_arrival);
         state.links[link].last_arrival = arrival;
         // No copy of a request about permits without owners may be under way when it is forgotten.
-        let can_copy = steps.iter().all(|step| step.kind() != Kind::Semaphore);
+        let can_copy = steps.iter().all(|step| !matches!(step.kind(), Kind::Semaphore | Kind::Latch));
         let is_copied = state.is_duplicating && can_copy && state.rng.u8(..4) == 0;
         // Some copies arrive after all leases of the run.
         let late = ms(if state.rng.bool() { state.rng.u64(..200) } else { state.rng.u64(..90_000) });
@@ -271,7 +277,7 @@ impl World {
                 return;
             }
             let outcome = state.execute(&self, link, steps);
-            (outcome, state.server(link).log.len(), state.delay())
+            (outcome, state.server(link).executed(), state.delay())
         };
         let Some(outcome) = outcome else { return };
         let mut reached = 0;
@@ -366,10 +372,18 @@ impl State {
         if server.is_down {
             return None;
         }
-        let executed = match server.execute(steps, client) {
+        let (executed, purged) = match server.execute(steps, client) {
             Ok(executed) => executed,
             Err(failure) => return Some(Err(failure)),
         };
+        for owner in purged {
+            let is_live = |link: &Link| {
+                owner.client() == Some(link.client) && !link.is_dead && !link.process.is_stopped()
+            };
+            if self.links.iter().any(is_live) {
+                self.recorder.record(0, What::Purged { owner: owner.to_string() });
+            }
+        }
         let mut notified = 0;
         for name in executed.freed {
             notified += self.publish(world, link, &name);

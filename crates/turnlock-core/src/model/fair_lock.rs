@@ -5,6 +5,7 @@ use super::{
     AcquireOptions, Acquired, Claim, LockState, Model, Notification, Now, Owners, QueuePosition, Released,
     Renewed, Reply, Snapshot, Step,
 };
+use crate::planted::Bug;
 use crate::{Lease, Moment, OwnerId};
 
 /// The state of a fair lock: a reentrant lock and its waiters in the order of arrival.
@@ -223,7 +224,8 @@ impl Model for FairLockState {
 }
 
 fn alive_until(now: Now) -> Moment {
-    now.moment + FairLockState::DEAD_AFTER
+    let is_early = Bug::LivingWaiterPurged.is_planted();
+    now.moment + if is_early { FairLockState::DEAD_AFTER / 8 } else { FairLockState::DEAD_AFTER }
 }
 
 #[cfg(test)]

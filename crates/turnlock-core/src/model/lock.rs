@@ -41,7 +41,9 @@ impl LockState {
                 Acquired::Granted
             }
             Some(hold) if hold.owner == *owner => {
-                hold.count = hold.count.max(target);
+                if !Bug::ReentryNotCounted.is_planted() {
+                    hold.count = hold.count.max(target);
+                }
                 hold.expires = hold.expires.max(expires);
                 Acquired::Granted
             }
@@ -82,7 +84,8 @@ impl LockState {
     /// If that shortens the lease, the waiters are notified, since they sleep until the old end.
     pub fn unlock_after(&mut self, now: Moment, owner: &OwnerId, lease: Lease) -> (Renewed, Notification) {
         let Some(hold) = self.held_by(now, owner) else { return (Renewed::NotHeld, Notification::None) };
-        let before = std::mem::replace(&mut hold.expires, now + lease.as_duration());
+        let part = if Bug::EarlyDelayedUnlock.is_planted() { 2 } else { 1 };
+        let before = std::mem::replace(&mut hold.expires, now + lease.as_duration() / part);
         (Renewed::Renewed, Notification::subscribers_if(hold.expires < before))
     }
 

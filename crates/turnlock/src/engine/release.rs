@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
+use futures_util::stream;
 use tokio::sync::oneshot;
 use turnlock_core::hold_state::{Action, Event, Phase, Report};
 use turnlock_core::lease::coarse_limit;
@@ -21,6 +23,9 @@ use super::state::{Hold, StepTurn};
 use crate::clock;
 use crate::error::{Error, IntoError, LostReason};
 use turnlock_store::{Failure, StepReply, TypedCall};
+
+/// The releases of a replay that are under way at the same time.
+const REPLAYED_AT_ONCE: usize = 256;
 
 /// Releases on the store what ended guards held.
 ///
@@ -321,9 +326,7 @@ impl Engine {
         self.undo(claim, limit, Doubt::of_existing_hold(clock::now() + Doubt::DELIVERY))
     }
 
-    /// Undoes what is in doubt, in the background, until that is confirmed or the doubt is moot.
-    ///
-    /// The receiver resolves when that is done. Dropping it does not stop the undo.
+    /// Undoes what is in doubt, in the background. The receiver resolves when that is done, and may be dropped.
     pub(super) fn undo(
         self: &Arc<Self>,
         claim: Claim,
@@ -332,35 +335,52 @@ impl Engine {
     ) -> oneshot::Receiver<()> {
         let engine = Arc::clone(self);
         let (done_sender, done) = oneshot::channel();
-        let claim = Claim { target: 0, under: None, unsure: true, ..claim };
         self.background.spawn(async move {
-            let mut backoff = Backoff::default();
-            let is_settled = loop {
-                let sent = clock::now();
-                let reply = engine.store.release(claim.clone(), limit).await;
-                let is_settled = reply.is_ok_and(|reply| reply.sent.unsettled(Some(doubt)).is_none());
-                if is_settled || doubt.has_expired_by(sent) {
-                    break is_settled;
-                }
-                tokio::time::sleep(backoff.pause(fastrand::f64())).await;
-            };
-            let Claim { name, owner, permits, .. } = claim;
-            if !is_settled && !name.kind().is_leased() {
-                tracing::warn!(%name, %owner, permits, "undo failed, permits may be lost");
-            }
+            engine.undo_until_settled(claim, limit, doubt).await;
             drop(done_sender);
         });
         done
     }
 
+    /// Undoes what is in doubt, until that is confirmed or the doubt is moot.
+    async fn undo_until_settled(&self, claim: Claim, limit: Duration, doubt: Doubt) {
+        let claim = Claim { target: 0, under: None, unsure: true, ..claim };
+        let mut backoff = Backoff::default();
+        let is_settled = loop {
+            let sent = clock::now();
+            let reply = self.store.release(claim.clone(), limit).await;
+            let is_settled = reply.is_ok_and(|reply| reply.sent.unsettled(Some(doubt)).is_none());
+            if is_settled || doubt.has_expired_by(sent) {
+                break is_settled;
+            }
+            tokio::time::sleep(backoff.pause(fastrand::f64())).await;
+        };
+        let Claim { name, owner, permits, .. } = claim;
+        if !is_settled && !name.kind().is_leased() {
+            tracing::warn!(%name, %owner, permits, "undo failed, permits may be lost");
+        }
+    }
+
     /// Sends the recent releases again: another server has taken over, or the same one has restarted.
+    ///
+    /// The next replay ends this one and repeats it, so that a server that changes often causes no pile of replays.
     pub(super) fn replay_recent_releases(self: &Arc<Self>) {
-        let releases = self.recent_releases.unexpired(clock::now());
-        if !releases.is_empty() {
-            tracing::debug!(holds = releases.len(), "server changed, replaying recent releases");
+        let (releases, mut next_replay) = self.recent_releases.begin_replay(clock::now());
+        if releases.is_empty() {
+            return;
         }
-        for (claim, lease_end) in releases {
-            drop(self.undo(claim, self.settings.usual_limit(), Doubt::of_existing_hold(lease_end)));
-        }
+        tracing::debug!(holds = releases.len(), "server changed, replaying recent releases");
+        let engine = Arc::clone(self);
+        self.background.spawn(async move {
+            let limit = engine.settings.usual_limit();
+            let replay =
+                stream::iter(releases).for_each_concurrent(REPLAYED_AT_ONCE, |(claim, lease_end)| {
+                    engine.undo_until_settled(claim, limit, Doubt::of_existing_hold(lease_end))
+                });
+            tokio::select! {
+                () = replay => {}
+                _ = next_replay.changed() => {}
+            }
+        });
     }
 }

@@ -230,6 +230,29 @@ mod tests {
         assert!(lock.is_locked().await.expect("a reply"), "released before its time");
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn replays_of_releases_do_not_pile_up_while_a_server_changes_often() {
+        let (client, engine, store) = client(|_| None);
+        for number in 0..5 {
+            client
+                .lock(&format!("released-{number}"))
+                .lock()
+                .await
+                .expect("free")
+                .unlock()
+                .await
+                .expect("held");
+        }
+        *store.fault.lock().expect("no panic") = |_| Some(Failure::unavailable("the server restarts"));
+        for _ in 0..100 {
+            engine.server_changed();
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert_eq!(engine.background.pending(), 1);
+        *store.fault.lock().expect("no panic") = |_| None;
+        engine.background.drained().await;
+    }
+
     #[tokio::test]
     async fn a_refused_delayed_unlock_releases_the_lock() {
         let (client, engine, _store) = client(|step| {

@@ -1,6 +1,7 @@
 use std::time::Instant;
 
 use futures_util::FutureExt;
+use turnlock_core::Moment;
 
 use super::multi_held::{LostMember, MultiHeld};
 use crate::Error;
@@ -91,6 +92,12 @@ impl MultiGuard {
     /// [`RedLock`](crate::RedLock).
     pub fn valid_until(&self) -> Instant {
         self.held.valid_until()
+    }
+
+    /// As [`valid_until`](Self::valid_until), by the clock of the leases. For simulations.
+    #[doc(hidden)]
+    pub fn valid_until_moment(&self) -> Moment {
+        self.held.valid_until_moment()
     }
 
     /// Runs `body` under this guard, and releases it.

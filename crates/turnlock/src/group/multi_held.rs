@@ -7,6 +7,7 @@ use futures_util::future::select;
 use futures_util::stream::FuturesUnordered;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+use turnlock_core::Moment;
 use turnlock_core::tally::{self, ReleaseOutcome, ReleaseTally};
 
 use crate::engine::Engine;
@@ -113,10 +114,21 @@ impl MultiHeld {
     ///
     /// See [`turnlock::MultiGuard::valid_until`](crate::MultiGuard::valid_until).
     pub fn valid_until(&self) -> Instant {
-        let valid = |(_, guard): &(usize, Guard)| guard.is_valid().then(|| guard.hold().valid_until());
-        let ends = || self.hold.state.lock().guards.iter().filter_map(valid).collect();
-        let end = if self.is_valid() { tally::valid_until(self.hold.need, ends()) } else { None };
-        Instant::now() + end.map_or(Duration::ZERO, |end| end.since(clock::now()))
+        let rest =
+            if self.is_valid() { self.valid_until_moment().since(clock::now()) } else { Duration::ZERO };
+        Instant::now() + rest
+    }
+
+    /// As [`valid_until`](Self::valid_until), by the clock of the leases. After that moment, it stays the same.
+    pub(super) fn valid_until_moment(&self) -> Moment {
+        let now = clock::now();
+        // A member whose loss was reported before its end does not count.
+        let end = |(_, guard): &(usize, Guard)| {
+            let end = guard.hold().valid_until();
+            (guard.is_valid() || end <= now).then_some(end)
+        };
+        let ends = self.hold.state.lock().guards.iter().filter_map(end).collect();
+        tally::valid_until(self.hold.need, ends).unwrap_or(now)
     }
 
     /// Returns a lost member, if fewer than `need` are left.

@@ -80,7 +80,7 @@ pub(crate) fn run_child() {
 
 /// The ways to pass a password: by a builder, in the user info of the URL, and in its parameters.
 fn password_sources(file: &Path) -> Vec<(Builder, String, String)> {
-    let builder = Client::builder().connect_timeout(ms(1_500));
+    let builder = Client::builder().connect_timeout(ms(6_000));
     let path = file.display();
     let none = String::new;
     vec![

@@ -3,6 +3,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
+use turnlock_core::LockName;
+
 use super::{Call, Delivered, World, ms};
 
 /// What happens to the servers and the network.
@@ -161,6 +163,11 @@ impl World {
                 self.reset(link);
             }
         }
+    }
+
+    /// The free permits of a semaphore.
+    pub(in crate::sim) fn available(&self, name: LockName) -> Option<i64> {
+        self.0.lock().master.available(name)
     }
 
     /// The keys that are held.

@@ -55,7 +55,7 @@ async fn until_free(client: &KindClient, names: &[String]) {
     eventually("all are free", PROMPT, async || !are_locked(client, names).await.contains(&true)).await;
 }
 
-/// Acquires a lock that nobody holds for longer than a moment, without a place in a queue.
+/// Acquires a lock that no client holds for longer than a moment, without a place in a queue.
 async fn acquired_soon(lock: &Lock) -> Guard {
     let acquired = async {
         loop {

@@ -1,6 +1,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use parking_lot::Mutex;
+use tokio::sync::watch;
 use turnlock_core::model::Claim;
 use turnlock_core::{LockName, Moment};
 
@@ -55,7 +56,11 @@ const CAPACITY: usize = 1024;
 /// until the lease ends. So they are replayed whenever another server takes over. The replay is idempotent:
 /// an owner has one hold and is never reused.
 #[derive(Debug, Default)]
-pub(crate) struct RecentReleases(Mutex<VecDeque<RecentRelease>>);
+pub(crate) struct RecentReleases {
+    latest: Mutex<VecDeque<RecentRelease>>,
+    /// Changes with each replay.
+    replay: watch::Sender<()>,
+}
 
 /// What was released, and when its lease ends on any server.
 type RecentRelease = (Claim, Moment);
@@ -68,17 +73,18 @@ impl RecentReleases {
             return;
         }
         let release = (hold.claim(0), hold.may_last_until());
-        let mut latest = self.0.lock();
+        let mut latest = self.latest.lock();
         if latest.len() == CAPACITY {
             latest.pop_front();
         }
         latest.push_back(release);
     }
 
-    /// Returns the releases whose leases have not ended.
-    pub(crate) fn unexpired(&self, now: Moment) -> Vec<RecentRelease> {
-        let mut latest = self.0.lock();
+    /// Returns the releases whose leases have not ended. The receiver changes when the next replay begins.
+    pub(crate) fn begin_replay(&self, now: Moment) -> (Vec<RecentRelease>, watch::Receiver<()>) {
+        let mut latest = self.latest.lock();
+        self.replay.send_replace(());
         latest.retain(|(_, lease_end)| *lease_end > now);
-        latest.iter().cloned().collect()
+        (latest.iter().cloned().collect(), self.replay.subscribe())
     }
 }

@@ -17,7 +17,7 @@ pub(super) const CASES: &[Case] = cases![
 
 async fn a_downgrade_fails_when_the_write_lock_is_lost(fixture: Fixture) {
     let settings =
-        Client::builder().poll_interval(NO_POLL).response_timeout(ms(300)).connect_timeout(ms(300));
+        Client::builder().poll_interval(NO_POLL).response_timeout(ms(300)).connect_timeout(ms(5_000));
     let client = fixture.client_with(settings).await;
     let lock = client.read_write_lock(&fixture.name()).with_lease(ms(1_500));
     let writer = lock.write().await.expect("free");

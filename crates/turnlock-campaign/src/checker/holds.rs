@@ -1,0 +1,196 @@
+use std::collections::HashMap;
+
+use super::LONGEST_EFFECT;
+use crate::history::{Event, LockInfo, LockKind, Mode, ProcessState, ReleaseBy, Wait, What};
+
+/// A hold, as its holder believed it.
+#[derive(Clone, Debug)]
+pub(super) struct Hold {
+    pub(super) op: u64,
+    pub(super) process: u32,
+    pub(super) token: Option<u64>,
+    mode: Mode,
+    permits: u32,
+    owner_number: Option<usize>,
+    /// When its acquire began.
+    pub(super) began: u64,
+    pub(super) from: u64,
+    pub(super) until: u64,
+    /// The holder was told of the loss, or released it.
+    pub(super) has_ended: bool,
+}
+
+/// The request of a hold.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Acquire {
+    pub(super) lock: usize,
+    mode: Mode,
+    permits: u32,
+    owner_number: Option<usize>,
+    pub(super) lease_ms: Option<u64>,
+    /// It waits longer than any fault can have an effect.
+    pub(super) is_last: bool,
+    pub(super) began: u64,
+}
+
+/// The requests and the holds of a history.
+#[derive(Debug)]
+pub(super) struct Holds {
+    pub(super) acquires: HashMap<u64, Acquire>,
+    /// The ended holds of each lock.
+    pub(super) ended: Vec<Vec<Hold>>,
+    /// The holds that last, by the number of their acquire.
+    pub(super) open: HashMap<u64, Hold>,
+    /// Holds that the store is to release: since when, and until when if it confirms it.
+    delayed: HashMap<u64, (u64, u64)>,
+    /// Since when processes are stopped.
+    stopped: HashMap<u32, u64>,
+    /// A delayed release lasts on the store, whatever happens to its client.
+    keeps_data: bool,
+}
+
+impl Holds {
+    pub(super) fn new(locks: usize, keeps_data: bool) -> Self {
+        Self {
+            acquires: HashMap::new(),
+            ended: vec![Vec::new(); locks],
+            open: HashMap::new(),
+            delayed: HashMap::new(),
+            stopped: HashMap::new(),
+            keeps_data,
+        }
+    }
+
+    pub(super) fn add(&mut self, event: &Event) {
+        match &event.what {
+            What::Acquire { op, lock, mode, permits, lease_ms, wait, owner_number } => {
+                let is_last = matches!(wait, Wait::For { ms } if *ms * 1_000 >= LONGEST_EFFECT);
+                let acquire = Acquire {
+                    lock: *lock,
+                    mode: *mode,
+                    permits: *permits,
+                    owner_number: *owner_number,
+                    lease_ms: *lease_ms,
+                    is_last,
+                    began: event.t,
+                };
+                self.acquires.insert(*op, acquire);
+            }
+            What::Granted { op, token, .. } => {
+                let Some(acquire) = self.acquires.get(op) else { return };
+                let hold = Hold {
+                    op: *op,
+                    process: event.process,
+                    token: *token,
+                    mode: acquire.mode,
+                    permits: acquire.permits,
+                    owner_number: acquire.owner_number,
+                    began: acquire.began,
+                    from: event.t,
+                    until: u64::MAX,
+                    has_ended: false,
+                };
+                self.open.insert(*op, hold);
+            }
+            What::Release { op, by: ReleaseBy::UnlockAfter { ms }, valid_until }
+                if event.t < *valid_until =>
+            {
+                // The clock of the store may be faster by nearly a hundredth.
+                self.delayed.insert(*op, (event.t, event.t + ms * 985));
+            }
+            What::Released { op, error } => {
+                if let Some((from, until)) = self.delayed.remove(op) {
+                    self.end(*op, if error.is_none() && self.keeps_data { until } else { from });
+                }
+            }
+            What::Lost { op, valid_until, .. } | What::Release { op, valid_until, .. } => {
+                self.end(*op, event.t.min(*valid_until));
+            }
+            What::Process { is: ProcessState::Stopped } => _ = self.stopped.insert(event.process, event.t),
+            What::Process { is: ProcessState::Continued } => _ = self.stopped.remove(&event.process),
+            What::Process { is: ProcessState::Killed } => {
+                // One that was stopped did nothing since.
+                let end = self.stopped.get(&event.process).map_or(event.t, |stopped| *stopped);
+                let of_process = |hold: &&Hold| hold.process == event.process;
+                let ops: Vec<_> = self.open.values().filter(of_process).map(|hold| hold.op).collect();
+                for op in ops {
+                    let delayed = self.delayed.remove(&op).map(|(from, _)| from);
+                    self.end(op, delayed.unwrap_or(end));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn is_last(&self, op: u64) -> bool {
+        self.acquires.get(&op).is_some_and(|acquire| acquire.is_last)
+    }
+
+    pub(super) fn is_stopped(&self, process: u32) -> bool {
+        self.stopped.contains_key(&process)
+    }
+
+    fn end(&mut self, op: u64, until: u64) {
+        if let Some(mut hold) = self.open.remove(&op)
+            && let Some(acquire) = self.acquires.get(&op)
+        {
+            hold.until = until.max(hold.from);
+            hold.has_ended = true;
+            self.ended[acquire.lock].push(hold);
+        }
+    }
+
+    /// Ends what still lasts, and sorts the holds of each lock by their beginnings.
+    pub(super) fn finish(&mut self, end: u64) {
+        for (op, mut hold) in std::mem::take(&mut self.open) {
+            hold.until = end;
+            if let Some(acquire) = self.acquires.get(&op) {
+                self.ended[acquire.lock].push(hold);
+            }
+        }
+        for holds in &mut self.ended {
+            holds.sort_by_key(|hold| (hold.from, hold.op));
+        }
+    }
+}
+
+impl Hold {
+    /// Returns `true` if both are of one explicit owner, which may hold a lock several times.
+    fn has_owner_of(&self, other: &Self) -> bool {
+        self.owner_number.is_some()
+            && (self.process, self.owner_number) == (other.process, other.owner_number)
+    }
+
+    fn excludes(&self, other: &Self) -> bool {
+        let is_exclusive = self.mode == Mode::Exclusive || other.mode == Mode::Exclusive;
+        is_exclusive && !self.has_owner_of(other)
+    }
+}
+
+/// Returns the holds that exclude each other and overlap, of holds in the order of their start.
+pub(super) fn overlaps(info: &LockInfo, holds: &[Hold]) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut current: Vec<&Hold> = Vec::new();
+    for hold in holds {
+        current.retain(|other| other.until > hold.from);
+        if hold.until > hold.from {
+            let is_conflict = match info.kind {
+                LockKind::Semaphore | LockKind::Permits => {
+                    let taken = current.iter().map(|other| other.permits).sum::<u32>() + hold.permits;
+                    taken > info.permits
+                }
+                _ => current.iter().any(|other| hold.excludes(other)),
+            };
+            if is_conflict {
+                let others: Vec<_> =
+                    current.iter().map(|other| (other.op, other.from, other.until)).collect();
+                found.push(format!(
+                    "op {} held it from {} to {} with others (op, from, to): {others:?}",
+                    hold.op, hold.from, hold.until
+                ));
+            }
+        }
+        current.push(hold);
+    }
+    found
+}
