@@ -100,6 +100,7 @@ mod lock;
 mod misuse;
 mod owner;
 mod permits;
+mod sync;
 
 #[cfg(feature = "redis")]
 pub use admin::acl;

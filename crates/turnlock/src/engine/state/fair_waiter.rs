@@ -1,11 +1,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use turnlock_core::{Lease, Moment, OwnerId};
 
 use super::lock_queue::Wakeup;
 use crate::clock;
+use crate::sync::Mutex;
 use turnlock_store::{Failure, Sent};
 
 /// How long a waiter may ignore its turn before its heartbeats stop, or a grant before it is undone.

@@ -2,7 +2,6 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use turnlock_core::model::{QueuePosition, Reply, Step};
@@ -13,6 +12,7 @@ use super::fair_waiter::{FairWaiter, IgnoredOutcome, PassedOn, UNRESPONSIVE_AFTE
 use super::lock_queue::Wakeup;
 use crate::clock;
 use crate::engine::CheckedSettings;
+use crate::sync::Mutex;
 use turnlock_store::{StepOptions, StepReply, Store, simulation};
 
 /// How often a fair waiter sends a heartbeat. The store skips a waiter whose last heartbeat is four periods

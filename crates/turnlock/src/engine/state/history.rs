@@ -1,12 +1,12 @@
 use std::collections::{HashMap, VecDeque};
 
-use parking_lot::Mutex;
 use tokio::sync::watch;
 use turnlock_core::model::Claim;
 use turnlock_core::{LockName, Moment};
 
 use super::hold::Hold;
 use crate::clock;
+use crate::sync::Mutex;
 
 /// The highest fencing token of each lock that this client has seen.
 ///

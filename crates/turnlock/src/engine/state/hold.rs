@@ -2,7 +2,6 @@ use std::future::pending;
 use std::pin::pin;
 
 use futures_util::future::select;
-use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, Semaphore};
 use turnlock_core::hold_state::{Action, Event, Facts, Phase};
 use turnlock_core::model::{Claim, PermitId};
@@ -15,6 +14,7 @@ use super::deadline::Deadline;
 use super::leases::{LeaseMode, Leases};
 use crate::clock;
 use crate::error::LostReason;
+use crate::sync::{Mutex, MutexGuard};
 use turnlock_store::Sent;
 
 /// One owner's hold on one lock, shared by its guards. A reentry adds a guard.

@@ -1,9 +1,8 @@
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use smallvec::SmallVec;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
@@ -13,6 +12,7 @@ use turnlock_core::{Kind, Moment, Yielding};
 use super::call_site::CallSite;
 use super::hold::Hold;
 use crate::clock;
+use crate::sync::{AtomicBool, Mutex};
 use turnlock_store::{Failure, Presence};
 
 /// The local holds and waiters of one lock, and what its waiters know of each other's requests.

@@ -3,7 +3,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use turnlock_core::name::NameMap;
 use turnlock_core::wait_queue::Ticket;
 use turnlock_core::{Kind, LockName, Moment, OwnerId, Yielding};
@@ -12,6 +11,7 @@ use super::call_site::CallSite;
 use super::hold::Hold;
 use super::lock_queue::{FrontState, Join, LockQueue, Outage, QueueView, Refusal, Wakeup};
 use crate::clock;
+use crate::sync::Mutex;
 use turnlock_store::{Failure, Presence, Store};
 
 /// The time between two turns that a client with several permits yields.

@@ -1,7 +1,6 @@
 use std::pin::pin;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use tokio::sync::Notify;
 use turnlock_core::renewal::{RenewalSchedule, Sweep};
 use turnlock_core::{Lease, Moment};
@@ -9,6 +8,7 @@ use turnlock_core::{Lease, Moment};
 use super::deadline::LONGEST_SLEEP;
 use super::hold::Hold;
 use crate::clock;
+use crate::sync::Mutex;
 
 /// The number of holds that are taken or examined while the schedule is locked.
 const MOST_AT_ONCE: usize = 1024;
