@@ -39,6 +39,9 @@ mod renewal;
 mod request;
 mod retry;
 mod run_to_completion;
+#[cfg(test)]
+#[path = "tests/schedules/mod.rs"]
+mod schedules;
 mod settings;
 mod state;
 mod unlock_after;

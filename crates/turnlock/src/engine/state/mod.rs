@@ -39,3 +39,7 @@ pub(crate) use lock_queue::{FrontState, Join, QueueView, Wakeup};
 pub(crate) use step_turn::StepTurn;
 pub(crate) use wait_queues::{WaitQueues, Waiter};
 pub(crate) use watchdog::{RenewalUnderWay, Watchdog};
+
+#[cfg(test)]
+#[path = "tests/schedules.rs"]
+mod schedules;
