@@ -47,6 +47,7 @@ mod script_call;
 mod sentinel;
 mod steps;
 mod store;
+mod sync;
 #[cfg(test)]
 mod tests;
 mod tls;

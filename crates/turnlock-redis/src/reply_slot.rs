@@ -2,10 +2,11 @@ use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use parking_lot::Mutex;
 use redis::{RedisError, Value};
 use turnlock_core::Moment;
 use turnlock_store::Sent;
+
+use crate::sync::Mutex;
 
 /// Where the outcome of a request arrives.
 ///

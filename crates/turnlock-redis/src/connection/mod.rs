@@ -323,3 +323,7 @@ impl Connection {
         broken.multiplexer.retire();
     }
 }
+
+#[cfg(test)]
+#[path = "tests/schedules.rs"]
+mod schedules;

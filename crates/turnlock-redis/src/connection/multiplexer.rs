@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 
-use parking_lot::{Mutex, MutexGuard};
 use redis::{RedisError, RedisResult, Value};
 use tokio::io::WriteHalf;
 use tokio::sync::Notify;
@@ -20,6 +19,7 @@ use crate::lua::ServerMode;
 use crate::reply_slot::{Outcome, ReplySlot, Unsent};
 use crate::resp::Values;
 use crate::script_call::{By, ScriptCall};
+use crate::sync::{Mutex, MutexGuard};
 
 /// Sends the requests of many callers over one stream, and passes each its reply.
 ///
@@ -340,6 +340,12 @@ impl Multiplexer {
     /// Waits until a caller needs the driver.
     pub(super) async fn driver_needed(&self) {
         self.wake_driver.notified().await;
+    }
+
+    /// Returns `true` if a step is queued, and not sent.
+    #[cfg(test)]
+    pub(super) fn has_queued(&self, step: &Arc<ScriptCall>) -> bool {
+        self.queues.lock().steps.iter().any(|queued| Arc::ptr_eq(queued, step))
     }
 
     /// Returns the time of the last reply.
