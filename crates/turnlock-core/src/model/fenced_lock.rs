@@ -28,8 +28,10 @@ impl FencedLockState {
     ) -> Acquired {
         match self.lock.acquire(now.moment, owner, target, lease) {
             Acquired::Granted => {
-                let floor = if Bug::TokenWithoutFloor.is_planted() { 0 } else { now.wall.max(highest + 1) };
-                self.token = (self.token + 1).max(floor);
+                // Saturating: a damaged row, or another program, may have set the highest number.
+                let above_seen = highest.saturating_add(1);
+                let floor = if Bug::TokenWithoutFloor.is_planted() { 0 } else { now.wall.max(above_seen) };
+                self.token = self.token.saturating_add(1).max(floor);
                 Acquired::GrantedWith { token: self.token }
             }
             refusal => refusal,
@@ -95,6 +97,13 @@ mod tests {
         assert_eq!(token(&mut state, 900, 0), 1_001);
         assert_eq!(token(&mut state, 1_100, 2_000), 2_001);
         assert_eq!(token(&mut FencedLockState::default(), 1_200, 2_001), 2_002);
+    }
+
+    #[test]
+    fn the_highest_token_is_granted_again_and_does_not_overflow() {
+        let mut state = FencedLockState::default();
+        assert_eq!(token(&mut state, 0, u64::MAX), u64::MAX);
+        assert_eq!(token(&mut state, 0, u64::MAX), u64::MAX);
     }
 
     #[test]
