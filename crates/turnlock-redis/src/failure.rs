@@ -126,8 +126,31 @@ pub(crate) fn connect_timed_out(endpoint: &impl fmt::Display, limit: Duration) -
 
 /// The reply is none that `request`, a script or a command, ever gets.
 pub(crate) fn unexpected_reply(request: &str, value: &Value) -> Failure {
-    unavailable(io::ErrorKind::InvalidData, &format!("unexpected reply to {request}: {value:?}"), None)
+    let text = format!("unexpected reply to {request}: {}", excerpt(value));
+    unavailable(io::ErrorKind::InvalidData, &text, None)
 }
+
+/// Formats the start of a value, which may be very long.
+fn excerpt(value: &Value) -> String {
+    /// A text that refuses what does not fit.
+    struct Limited(String);
+
+    impl fmt::Write for Limited {
+        fn write_str(&mut self, text: &str) -> fmt::Result {
+            let fits = self.0.len() + text.len() <= MAX_EXCERPT;
+            fits.then(|| self.0.push_str(text)).ok_or(fmt::Error)
+        }
+    }
+
+    let mut text = Limited(String::new());
+    match fmt::write(&mut text, format_args!("{value:?}")) {
+        Ok(()) => text.0,
+        Err(_) => text.0 + "…",
+    }
+}
+
+/// The longest text of a reply in an error, in bytes.
+const MAX_EXCERPT: usize = 1_000;
 
 /// The server was demoted during the request, so its reply does not count.
 pub(crate) fn demoted(sent: Sent) -> Failure {
@@ -320,6 +343,12 @@ mod tests {
         for text in ["ERR wrong number of arguments", "LOADING Redis is loading the dataset in memory"] {
             assert!(!is_denial(&error(text)), "{text}");
         }
+    }
+
+    #[test]
+    fn a_long_reply_is_cut_in_the_error() {
+        let text = unexpected_reply("a script", &Value::Array(vec![Value::Int(7); 100_000])).to_string();
+        assert!(text.len() < 2 * MAX_EXCERPT && text.contains("7") && text.ends_with('…'), "{text}");
     }
 
     #[test]

@@ -15,6 +15,12 @@ const MAX_DEPTH: usize = 16;
 /// The longest line: a number, a short text, or an error.
 const MAX_LINE: usize = 64 * 1024;
 
+/// The longest reply, in bytes. Those to the scripts and commands of this crate are much shorter.
+const MAX_REPLY: usize = 64 * 1024 * 1024;
+
+/// The most values that a reply may have in all its lists.
+const MAX_VALUES: usize = 1024 * 1024;
+
 /// The space for replies that are read at once.
 const READ_SIZE: usize = 16 * 1024;
 
@@ -39,7 +45,7 @@ impl<R: AsyncRead + Unpin> ReplyReader<R> {
     ///
     /// # Errors
     ///
-    /// The stream fails or ends, or the bytes are not RESP2.
+    /// The stream fails or ends, or the bytes are not RESP2, or a reply is too long.
     ///
     /// # Cancel safety
     ///
@@ -54,20 +60,25 @@ impl<R: AsyncRead + Unpin> ReplyReader<R> {
             return Ok(values);
         }
         let mut rest = &self.received[..];
-        let missing = loop {
+        let failed = |text| Err(io::Error::new(io::ErrorKind::InvalidData, text).into());
+        let wanted = loop {
             match decode(&mut rest) {
                 Ok(value) => values.push(value),
-                Err(Undecoded::Incomplete { missing }) => break missing,
+                Err(Undecoded::Incomplete { missing }) => match rest.len().saturating_add(missing) {
+                    ..=MAX_REPLY => break rest.len() + missing,
+                    _ => return failed(TOO_LONG),
+                },
+                Err(Undecoded::TooLong) => return failed(TOO_LONG),
                 Err(Undecoded::NotResp) => {
-                    let text = "the server sent bytes that are not a reply of Redis";
-                    return Err(io::Error::new(io::ErrorKind::InvalidData, text).into());
+                    return failed("the server sent bytes that are not a reply of Redis");
                 }
             }
         };
-        self.wanted = rest.len() + missing;
+        self.wanted = wanted;
         let decoded = self.received.len() - rest.len();
         self.received.drain(..decoded);
-        if self.received.is_empty() {
+        // After a long reply. The space is also the most that the next read takes.
+        if wanted <= READ_SIZE {
             self.received.shrink_to(READ_SIZE * 4);
         }
         Ok(values)
@@ -103,6 +114,8 @@ fn encode_number(request: &mut Vec<u8>, prefix: u8, number: usize) {
     request.extend_from_slice(b"\r\n");
 }
 
+const TOO_LONG: &str = "the server sent a reply that is longer than any that Redis sends for a lock";
+
 /// Why there is no value.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Undecoded {
@@ -110,17 +123,20 @@ pub(crate) enum Undecoded {
     Incomplete { missing: usize },
     /// No more bytes make it a reply.
     NotResp,
+    /// It has more bytes or values than any reply to this crate.
+    TooLong,
 }
 
 /// Decodes the next reply, and moves `received` behind it. An error reply is a [`Value::ServerError`].
 pub(crate) fn decode(received: &mut &[u8]) -> Result<Value, Undecoded> {
     let mut rest = *received;
-    let value = decode_value(&mut rest, MAX_DEPTH)?;
+    let value = decode_value(&mut rest, MAX_DEPTH, &mut { MAX_VALUES })?;
     *received = rest;
     Ok(value)
 }
 
-fn decode_value(rest: &mut &[u8], depth: usize) -> Result<Value, Undecoded> {
+/// Decodes a value. `left` is the number of values that its lists may have.
+fn decode_value(rest: &mut &[u8], depth: usize, left: &mut usize) -> Result<Value, Undecoded> {
     let start = *rest;
     let Some((&kind, text)) = take_line(rest)?.split_first() else { return Err(Undecoded::NotResp) };
     Ok(match kind {
@@ -131,6 +147,7 @@ fn decode_value(rest: &mut &[u8], depth: usize) -> Result<Value, Undecoded> {
         b'-' => redis::parse_redis_value(&start[..text.len() + 3]).map_err(|_| Undecoded::NotResp)?,
         b'$' => match usize::try_from(number(text)?) {
             Err(_) => Value::Nil,
+            Ok(MAX_REPLY..) => return Err(Undecoded::TooLong),
             Ok(len) => match rest.split_at_checked(len) {
                 Some((bytes, [b'\r', b'\n', behind @ ..])) => {
                     *rest = behind;
@@ -141,24 +158,26 @@ fn decode_value(rest: &mut &[u8], depth: usize) -> Result<Value, Undecoded> {
                 }
                 Some(_) => return Err(Undecoded::NotResp),
                 None => {
-                    let missing = (len - rest.len()).saturating_add(2);
-                    return Err(Undecoded::Incomplete { missing });
+                    return Err(Undecoded::Incomplete { missing: len - rest.len() + 2 });
                 }
             },
         },
         b'*' if depth > 0 => match usize::try_from(number(text)?) {
             Err(_) => Value::Nil,
             Ok(len) => {
+                *left = left.checked_sub(len).ok_or(Undecoded::TooLong)?;
                 // No more than what was received can be there: the length may be nonsense.
                 let mut values = Vec::with_capacity(len.min(rest.len() / SHORTEST));
                 while values.len() < len {
-                    values.push(decode_value(rest, depth - 1).map_err(|undecoded| match undecoded {
-                        Undecoded::Incomplete { missing } => {
-                            let behind = (len - values.len() - 1).saturating_mul(SHORTEST);
-                            Undecoded::Incomplete { missing: missing.saturating_add(behind) }
-                        }
-                        Undecoded::NotResp => Undecoded::NotResp,
-                    })?);
+                    values.push(decode_value(rest, depth - 1, left).map_err(
+                        |undecoded| match undecoded {
+                            Undecoded::Incomplete { missing } => {
+                                let behind = (len - values.len() - 1).saturating_mul(SHORTEST);
+                                Undecoded::Incomplete { missing: missing.saturating_add(behind) }
+                            }
+                            fatal => fatal,
+                        },
+                    )?);
                 }
                 Value::Array(values)
             }
@@ -189,8 +208,13 @@ fn number(text: &[u8]) -> Result<i64, Undecoded> {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+
+    use futures_util::FutureExt;
     use proptest::prelude::*;
     use redis::Cmd;
+    use tokio::io::ReadBuf;
 
     use super::*;
 
@@ -233,12 +257,74 @@ mod tests {
         leaf.prop_recursive(4, 40, 8, |inner| proptest::collection::vec(inner, 0..8).prop_map(Value::Array))
     }
 
+    /// Returns at most `read_len` bytes at a time.
+    struct Pieces<'a> {
+        bytes: &'a [u8],
+        read_len: usize,
+    }
+
+    impl AsyncRead for Pieces<'_> {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            buf: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            let (piece, rest) = self.bytes.split_at(self.read_len.min(self.bytes.len()));
+            buf.put_slice(piece);
+            self.bytes = rest;
+            Poll::Ready(Ok(()))
+        }
+    }
+
     /// Bytes as in replies, in any order.
     fn bytes() -> impl Strategy<Value = Vec<u8>> {
-        const PARTS: &[&str] =
-            &["*", "$", ":", "+", "-", "\r\n", "\r\n", "\r", "\n", "0", "1", "2", "9", "-1", "OK", "x", " "];
+        const PARTS: &[&str] = &[
+            "*",
+            "$",
+            ":",
+            "+",
+            "-",
+            "\r\n",
+            "\r\n",
+            "\r",
+            "\n",
+            "0",
+            "1",
+            "2",
+            "9",
+            "-1",
+            "OK",
+            "x",
+            " ",
+            "\u{ff}",
+            "*1\r\n",
+            "*2\r\n",
+            "*1048576\r\n",
+            "*9223372036854775807\r\n",
+            "$9223372036854775807\r\n",
+            "$67108863\r\n",
+            "$1\r\nx\r\n",
+            "-MOVED 1 :1\r\n",
+            "-ERR\r\n",
+            "-\r\n",
+        ];
         let parts = proptest::collection::vec(proptest::sample::select(PARTS), 0..40);
         parts.prop_map(|parts| parts.concat().into_bytes())
+    }
+
+    proptest! {
+        #![proptest_config(crate::tests::any_reply::config())]
+
+        #[test]
+        fn any_bytes_are_replies_or_an_error(bytes in bytes(), read_len in 1..20_usize) {
+            let (mut reader, mut decoded) = (ReplyReader::new(Pieces { bytes: &bytes, read_len }), 0);
+            // The end of the bytes is an error too.
+            while let Ok(values) = reader.read().now_or_never().expect("the stream is always ready") {
+                decoded += values.len();
+                prop_assert!(decoded <= bytes.len() / SHORTEST);
+                prop_assert!(reader.wanted <= MAX_REPLY && reader.received.capacity() <= READ_SIZE * 4);
+            }
+        }
     }
 
     proptest! {
@@ -260,7 +346,7 @@ mod tests {
                             decoded.push(value);
                         }
                         Err(Undecoded::Incomplete { missing }) => break missing,
-                        Err(Undecoded::NotResp) => panic!("a reply"),
+                        Err(undecoded) => panic!("a reply, and not {undecoded:?}"),
                     }
                 };
                 prop_assert!(missing > 0);
@@ -268,12 +354,6 @@ mod tests {
                 wanted = end + missing;
             }
             prop_assert_eq!(decoded, values);
-        }
-
-        #[test]
-        fn no_bytes_cause_a_panic(bytes in bytes()) {
-            let mut received = &bytes[..];
-            while decode(&mut received).is_ok() {}
         }
     }
 
@@ -285,6 +365,42 @@ mod tests {
         for endless in ["*1\r\n".repeat(1_000), "+".repeat(MAX_LINE + 2)] {
             assert_eq!(decode(&mut endless.as_bytes()), Err(Undecoded::NotResp));
         }
+    }
+
+    #[test]
+    fn a_reply_that_declares_too_much_is_an_error_at_once() {
+        for header in [
+            "$999999999999\r\n",
+            "$67108864\r\n",
+            "*9223372036854775807\r\n",
+            "*1048577\r\n",
+            "*1000000\r\n*1000000\r\n",
+        ] {
+            assert_eq!(decode(&mut header.as_bytes()), Err(Undecoded::TooLong), "{header:?}");
+        }
+        assert_eq!(decode(&mut &b"$67108863\r\n"[..]), Err(Undecoded::Incomplete { missing: 67_108_865 }));
+        assert_eq!(
+            decode(&mut &b"*1048576\r\n"[..]),
+            Err(Undecoded::Incomplete { missing: 3 * 1_048_576 - 2 })
+        );
+    }
+
+    #[tokio::test]
+    async fn an_endless_reply_is_an_error_at_its_limit() {
+        // Each value is short enough, and all of them together are not.
+        let mut value = b"$20000000\r\n".to_vec();
+        value.resize(value.len() + 20_000_000, b'x');
+        value.extend_from_slice(b"\r\n");
+        let bytes = [b"*9\r\n", &*value.repeat(4)].concat();
+        let mut reader = ReplyReader::new(&bytes[..]);
+        let error = loop {
+            match reader.read().await {
+                Ok(values) => assert!(values.is_empty()),
+                Err(error) => break error,
+            }
+        };
+        assert!(error.to_string().contains("longer than any"), "{error}");
+        assert!(reader.received.len() <= MAX_REPLY && reader.received.capacity() <= 2 * MAX_REPLY);
     }
 
     #[tokio::test]

@@ -4,6 +4,9 @@ use crate::access::Address;
 
 const SLOTS: usize = 16_384;
 
+/// The most nodes that are kept. A cluster has at most as many masters as slots, and in practice a thousand nodes.
+const MAX_NODES: usize = 2 * SLOTS;
+
 /// The owners of all slots, from the replies of all nodes so far.
 ///
 /// Each owner has a config epoch, and the higher epoch wins. So a partitioned node, which does not know that it
@@ -42,6 +45,7 @@ impl SlotMap {
 
     /// Applies a `MOVED` redirect.
     pub(super) fn moved(&mut self, slot: u16, to: &Address) {
+        self.forget_unused_owners();
         let owner = self.owner_index(to);
         if let Some(entry) = self.slots.get_mut(usize::from(slot)) {
             let epoch = entry.map_or(0, |entry| entry.epoch);
@@ -54,13 +58,39 @@ impl SlotMap {
     /// With `by_name`, nodes are addressed by their host name if they have one, since a certificate is valid for that.
     pub(super) fn apply(&mut self, nodes: &str, queried: &Address, by_name: bool) {
         self.has_failed_master = false;
-        for line in nodes.lines() {
-            self.apply_line(line, queried, by_name);
+        // Each slot has one owner, so a reply with more slots than there are is nonsense from there on.
+        let mut slots_left = SLOTS;
+        for line in nodes.lines().take(MAX_NODES) {
+            self.apply_line(line, queried, by_name, &mut slots_left);
+        }
+        self.forget_unused_owners();
+    }
+
+    /// Forgets nodes that own no slots any more, if there are many.
+    fn forget_unused_owners(&mut self) {
+        if self.owners.len() <= SLOTS {
+            return;
+        }
+        let before = std::mem::take(&mut self.owners);
+        let mut kept = vec![None; before.len()];
+        for entry in self.slots.iter_mut().flatten() {
+            let at = usize::from(entry.owner);
+            let (Some(address), Some(kept)) = (before.get(at), kept.get_mut(at)) else { continue };
+            entry.owner = *kept.get_or_insert_with(|| {
+                self.owners.push(address.clone());
+                to_index(self.owners.len() - 1)
+            });
         }
     }
 
     /// Applies a line, which describes one node. `None` for a node that cannot be used.
-    fn apply_line(&mut self, line: &str, queried: &Address, by_name: bool) -> Option<()> {
+    fn apply_line(
+        &mut self,
+        line: &str,
+        queried: &Address,
+        by_name: bool,
+        slots_left: &mut usize,
+    ) -> Option<()> {
         let mut fields = line.split(' ');
         let _id = fields.next()?;
         let address = fields.next()?;
@@ -73,18 +103,22 @@ impl SlotMap {
         if flags.contains(&"noaddr") || flags.contains(&"handshake") {
             return None;
         }
-        self.peers.insert(address.clone());
-        if numeric != address {
+        if self.peers.len() < MAX_NODES {
+            self.peers.insert(address.clone());
+        }
+        if numeric != address && self.canonical_addresses.len() < MAX_NODES {
             self.canonical_addresses.insert(numeric, address.clone());
         }
-        if ranges.is_empty() {
+        if ranges.is_empty() || *slots_left == 0 {
             return Some(());
         }
         self.has_failed_master |= flags.contains(&"fail") || flags.contains(&"fail?");
         let owner = self.owner_index(&address);
         self.slots.resize(SLOTS, None);
         for (first, last) in ranges {
-            for entry in self.slots.iter_mut().take(usize::from(last) + 1).skip(usize::from(first)) {
+            let slots = self.slots.iter_mut().take(usize::from(last) + 1).skip(usize::from(first));
+            for entry in slots.take(*slots_left) {
+                *slots_left -= 1;
                 if entry.is_none_or(|entry| entry.epoch <= epoch) {
                     *entry = Some(SlotOwner { owner, epoch });
                 }
@@ -99,9 +133,13 @@ impl SlotMap {
             self.owners.push(address.clone());
             self.owners.len() - 1
         });
-        // A cluster has at most a thousand nodes.
-        u16::try_from(index).unwrap_or(u16::MAX)
+        to_index(index)
     }
+}
+
+/// A reply adds at most as many owners as there are slots, and unused ones are forgotten.
+fn to_index(index: usize) -> u16 {
+    u16::try_from(index).unwrap_or(u16::MAX)
 }
 
 /// Decodes `ip:port@bus` or `ip:port@bus,name`. A node that does not know its own IP leaves it out.
@@ -123,12 +161,89 @@ fn node_address(text: &str, queried: &Address, by_name: bool) -> Option<Address>
 /// Decodes `7` or `0-5460`. `None` for `[7->-id]`, a slot that is moving.
 fn range(text: &str) -> Option<(u16, u16)> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
-    Some((first.parse().ok()?, last.parse().ok()?))
+    let (first, last) = (first.parse().ok()?, last.parse().ok()?);
+    (first <= last && usize::from(first) < SLOTS).then_some((first, last))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use proptest::sample::select;
+
     use super::*;
+    use crate::tests::any_reply::config;
+
+    /// Replies of parts that have a meaning, in any order.
+    fn any_nodes() -> impl Strategy<Value = String> {
+        const PARTS: &[&str] = &[
+            "a1 :7000@17000 myself,master - 0 0 1 connected 0-99",
+            "b2 10.0.0.1:7001@17001 master - 0 1 2 connected",
+            "c3 [::1]:7002@17002,db.example slave b2 0 1 18446744073709551615 connected",
+            "\n",
+            "\n",
+            " ",
+            "0-16383",
+            "16383-0",
+            "0-65535",
+            "65535",
+            "65536",
+            "[7->-b2]",
+            "-",
+            "@",
+            ":",
+            ",",
+            "fail",
+            "noaddr",
+            "x",
+        ];
+        vec(select(PARTS), 0..24).prop_map(|parts| parts.join(" "))
+    }
+
+    proptest! {
+        #![proptest_config(config())]
+
+        #[test]
+        fn any_reply_is_applied_or_ignored(
+            replies in vec(any_nodes(), 1..3), by_name in any::<bool>(), slot in any::<u16>(),
+        ) {
+            let mut map = SlotMap::default();
+            for nodes in &replies {
+                map.apply(nodes, &queried(), by_name);
+            }
+            prop_assert!(map.slots.is_empty() || map.slots.len() == SLOTS);
+            let (to, is_known) = (node(7_009), usize::from(slot) < map.slots.len());
+            map.moved(slot, &to);
+            prop_assert_eq!(map.owner(slot), is_known.then_some(&to));
+        }
+    }
+
+    #[test]
+    fn a_reply_with_too_many_nodes_or_slots_is_cut() {
+        let mut nodes = String::new();
+        for number in 0..100_000 {
+            let port = 1 + number % 65_535;
+            writeln!(nodes, "a 10.0.{}.1:{port}@1 master - 0 0 1 connected 0-16383 0-16383", number / 65_535)
+                .expect("a text");
+        }
+        let mut map = SlotMap::default();
+        map.apply(&nodes, &queried(), false);
+        assert_eq!((map.peers.len(), map.owners.len()), (MAX_NODES, 1));
+        assert_eq!(map.owner(16_383), Some(&Address::tcp("10.0.0.1", 1)));
+    }
+
+    #[test]
+    fn owners_without_slots_are_forgotten_when_there_are_many() {
+        let mut map = SlotMap::default();
+        map.apply(BEFORE, &queried(), false);
+        let others = (0..SLOTS).map(|number| Address::tcp(&format!("host-{number}"), 7_000));
+        map.owners.extend(others);
+        map.moved(5, &node(7_009));
+        assert_eq!((map.owner(5), map.owner(6)), (Some(&node(7_009)), Some(&queried())));
+        assert_eq!((map.owner(200), map.owners.len()), (Some(&node(7_001)), 3));
+    }
 
     fn queried() -> Address {
         Address::tcp("127.0.0.1", 7000)

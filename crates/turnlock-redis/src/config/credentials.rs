@@ -1,5 +1,5 @@
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use turnlock_store::{Secret, SettingError};
@@ -65,14 +65,22 @@ fn check_not_empty(setting: &'static str, password: &Secret) -> Result<Secret, S
     Ok(password.clone())
 }
 
+/// The longest file with a password, in bytes. A device has no end.
+const MAX_FILE_LEN: u64 = 64 * 1024;
+
 fn from_file(setting: &'static str, path: &Path) -> Result<Secret, SettingError> {
-    let text = fs::read_to_string(path).map_err(|error| match error.kind() {
+    let mut text = String::new();
+    let read = fs::File::open(path).and_then(|file| file.take(MAX_FILE_LEN + 1).read_to_string(&mut text));
+    let len = read.map_err(|error| match error.kind() {
         // The error must not show the content.
         io::ErrorKind::InvalidData => {
             SettingError::new(setting, format!("{} is not UTF-8 text", path.display()))
         }
         _ => SettingError::new(setting, format!("{} cannot be read: {error}", path.display())),
     })?;
+    if u64::try_from(len).is_ok_and(|len| len > MAX_FILE_LEN) {
+        return Err(SettingError::new(setting, format!("{} is too long for a password", path.display())));
+    }
     let line = text.strip_suffix('\n').unwrap_or(&text);
     let line = line.strip_suffix('\r').unwrap_or(line);
     if line.is_empty() {
@@ -140,6 +148,20 @@ mod tests {
             let error = password_in_file(content).expect_err("an empty file").to_string();
             assert!(error.contains("password_file") && error.contains("turnlock-password-"), "{error}");
         }
+    }
+
+    #[test]
+    fn a_file_that_is_no_password_is_named_and_not_shown() {
+        let long = "quokka".repeat(20_000);
+        for (content, text) in [(&*long, "too long"), ("quokka\n", "")] {
+            match password_in_file(content) {
+                Ok(password) => assert_eq!(password, Some(Secret::new("quokka"))),
+                Err(error) => {
+                    assert!(error.reason.contains(text) && !error.reason.contains("quokka"), "{error}")
+                }
+            }
+        }
+        assert!(password_in_file(&long).is_err() && password_in_file(&"q".repeat(64 * 1024)).is_ok());
     }
 
     #[test]

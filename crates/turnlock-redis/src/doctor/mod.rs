@@ -85,3 +85,58 @@ fn profile() -> ClientProfile {
         replicas: 0,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use proptest::sample::select;
+
+    use super::server_facts::ClockSample;
+    use super::*;
+    use crate::tests::any_reply::{any_text, config};
+
+    /// Names of facts with any values.
+    fn any_facts() -> impl Strategy<Value = Vec<(&'static str, String)>> {
+        const NAMES: &[&str] = &[
+            "role",
+            "connected_slaves",
+            "min_slaves_good_slaves",
+            "aof_enabled",
+            "maxmemory",
+            "maxmemory_policy",
+            "redis_version",
+            "valkey_version",
+            "save",
+            "appendfsync",
+            "min-replicas-to-write",
+            "min-replicas-max-lag",
+            "timeout",
+        ];
+        vec((select(NAMES), any_text()), 0..8)
+    }
+
+    proptest! {
+        #![proptest_config(config())]
+
+        #[test]
+        fn any_facts_of_a_server_are_checked(
+            info in any_facts(), settings in any_facts(), clock in any::<(i64, i64)>(), replicas in any::<u32>(),
+            round_trips in vec(any::<u64>().prop_map(Duration::from_nanos), 0..4),
+        ) {
+            let info: Vec<_> = info.into_iter().map(|(name, value)| format!("{name}:{value}\r\n")).collect();
+            let settings: Vec<_> = settings.iter().map(|(name, value)| (*name, value.as_str())).collect();
+            let (ahead_micros, doubt_micros) = clock;
+            let facts = ServerFacts {
+                clock: Ok(ClockSample { ahead_micros, doubt_micros }),
+                round_trips: Ok(round_trips),
+                ..ServerFacts::with(&info.concat(), &settings)
+            };
+            let findings = check_server(&facts, &ClientProfile { replicas, ..profile() });
+            prop_assert!(findings.iter().all(|finding| !finding.text.is_empty()));
+            let _ = clocks::compare(&[facts, ServerFacts::with("", &[])]);
+        }
+    }
+}

@@ -26,13 +26,18 @@ use turnlock_store::Failure;
 /// commands.
 pub(crate) struct PubSubConnection {
     writer: WriteHalf<Stream>,
-    replies: mpsc::UnboundedReceiver<RedisResult<Value>>,
+    replies: mpsc::Receiver<RedisResult<Value>>,
     /// The task that reads. It ends when this is dropped.
     _reader: JoinSet<()>,
     is_sharded: bool,
     /// The epoch in which the endpoint was resolved.
     pub(crate) epoch: u64,
 }
+
+/// How many replies may wait for the caller of [`PubSubConnection::next_push`].
+///
+/// Then nothing more is read: the server keeps the messages, and closes the connection if they are too many.
+const MAX_UNREAD: usize = 1_024;
 
 /// A command on a pub/sub connection.
 #[derive(Debug, PartialEq, Eq)]
@@ -65,7 +70,7 @@ impl PubSubConnection {
         let connect_failed = |error| failure::connect_failed(&address, error);
         let stream = common.access.connect(&address).await.map_err(|error| connect_failed(error.into()))?;
         let (reader, writer) = tokio::io::split(stream);
-        let (sender, replies) = mpsc::unbounded_channel();
+        let (sender, replies) = mpsc::channel(MAX_UNREAD);
         let mut reading = JoinSet::new();
         reading.spawn_on(read_replies(reader, sender), &common.runtime);
         let is_sharded = common.server_mode.has_sharded_pubsub();
@@ -152,19 +157,19 @@ fn setup_commands(access: &Access) -> Vec<Cmd> {
 }
 
 /// Reads replies until the connection closes.
-async fn read_replies(reader: ReadHalf<Stream>, replies: mpsc::UnboundedSender<RedisResult<Value>>) {
+async fn read_replies(reader: ReadHalf<Stream>, replies: mpsc::Sender<RedisResult<Value>>) {
     let mut reader = ReplyReader::new(reader);
     loop {
         match reader.read().await {
             Ok(values) => {
                 for value in values {
-                    if replies.send(Ok(value)).is_err() {
+                    if replies.send(Ok(value)).await.is_err() {
                         return;
                     }
                 }
             }
             Err(error) => {
-                let _ = replies.send(Err(error));
+                let _ = replies.send(Err(error)).await;
                 return;
             }
         }
@@ -183,5 +188,26 @@ fn decode_push(value: &Value) -> Option<Push> {
         "unsubscribe" | "sunsubscribe" => Some(Push::Done(Command::Unsubscribe(channel))),
         "pong" => Some(Push::Done(Command::Ping)),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::tests::any_reply::{any_reply, config};
+
+    proptest! {
+        #![proptest_config(config())]
+
+        #[test]
+        fn any_reply_is_a_push_or_ignored(value in any_reply()) {
+            match decode_push(&value) {
+                Some(Push::Message(..)) => prop_assert!(matches!(&value, Value::Array(items) if items.len() > 2)),
+                Some(Push::Done(_)) | None => {}
+                Some(Push::Refused(_)) => panic!("an error is no push: {value:?}"),
+            }
+        }
     }
 }

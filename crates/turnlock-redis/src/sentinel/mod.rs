@@ -32,6 +32,9 @@ const REPLY_LIMIT: Duration = Duration::from_secs(1);
 /// The number of query rounds. Each round adds the sentinels that others named.
 const MAX_ROUNDS: usize = 3;
 
+/// The most sentinels that are known. In practice there are three to seven, at some addresses each.
+const MAX_SENTINELS: usize = 1_000;
+
 /// The sentinels that monitor a master.
 ///
 /// A majority must reply, and the report with the highest epoch counts: a partitioned sentinel may still report the old
@@ -107,7 +110,7 @@ impl Sentinels {
     fn add(&self, addresses: Vec<Address>) -> bool {
         let mut connections = self.connections.lock();
         let before = connections.len();
-        for address in addresses {
+        for address in addresses.into_iter().take(MAX_SENTINELS.saturating_sub(before)) {
             let connect = || Connection::for_queries(&self.common, &address);
             connections.entry(address.clone()).or_insert_with(connect);
         }
@@ -171,7 +174,8 @@ impl Sentinels {
 
     /// Counts all sentinels: those in the configuration, or more if a sentinel knows more.
     fn total(&self, reports: &[(Address, SentinelReport)]) -> usize {
-        let known_to_them = reports.iter().map(|(_, report)| report.others + 1).max().unwrap_or(0);
+        let known_to_them =
+            reports.iter().map(|(_, report)| report.others.saturating_add(1)).max().unwrap_or(0);
         known_to_them.max(self.configured)
     }
 
@@ -329,6 +333,15 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn sentinels_that_others_name_are_limited() {
+        let sentinels = three();
+        for host in ["a", "b"] {
+            sentinels.add((1..60_000).map(|port| Address::tcp(host, port)).collect());
+            assert_eq!(sentinels.addresses().len(), MAX_SENTINELS);
+        }
+    }
+
+    #[tokio::test]
     async fn a_majority_is_of_all_sentinels_that_any_sentinel_knows() {
         let sentinels = three();
         let from = |port| Address::tcp("127.0.0.1", port);
@@ -338,5 +351,7 @@ mod tests {
         assert!(!sentinels.is_majority(&[(from(1), by("a", 7000, 1, 2)), (from(2), by("b", 7000, 1, 4))]));
         // A sentinel at two addresses counts once.
         assert!(!sentinels.is_majority(&[(from(1), by("a", 7000, 1, 2)), (from(2), by("a", 7000, 1, 2))]));
+        // A number that no sentinel knows.
+        assert!(!sentinels.is_majority(&[(from(1), by("a", 7000, 1, usize::MAX))]));
     }
 }

@@ -52,7 +52,34 @@ pub(super) fn others(reply: &Value) -> Vec<Address> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::tests::any_reply::{any_reply, any_text, config};
+
+    /// Names and values of a state, in any order.
+    fn any_fields() -> impl Strategy<Value = Value> {
+        vec(any_text(), 0..7)
+            .prop_map(|texts| texts.into_iter().map(|text| Value::BulkString(text.into_bytes())).collect())
+            .prop_map(Value::Array)
+    }
+
+    proptest! {
+        #![proptest_config(config())]
+
+        #[test]
+        fn any_replies_are_a_report_or_none(
+            master in prop_oneof![any_fields(), any_reply()],
+            address in prop_oneof![any_fields(), any_reply()],
+            sentinels in prop_oneof![vec(any_fields(), 0..3).prop_map(Value::Array), any_reply()],
+        ) {
+            let report = SentinelReport::read("me".to_owned(), &master, &address);
+            prop_assert!(report.is_none() || matches!((&master, &address), (Value::Array(_), Value::Array(_))));
+            let count = if let Value::Array(sentinels) = &sentinels { sentinels.len() } else { 0 };
+            prop_assert!(others(&sentinels).len() <= count);
+        }
+    }
 
     fn fields(pairs: &[(&str, &str)]) -> Value {
         let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
