@@ -87,15 +87,16 @@ impl Database {
         let mut rows = select.query([])?;
         let mut found = Vec::new();
         while let Some(line) = rows.next()? {
-            let key: String = line.get(0)?;
-            if found.len() > search.at_most || !search.matches(&key) {
+            let Ok(key) = line.get_ref(0)?.as_str() else { continue };
+            if found.len() > search.at_most || !search.matches(key) {
                 continue;
             }
-            let Ok(mut row) = file_table::parse(&key, &line.get::<_, String>(1)?) else { continue };
+            let text = file_table::text_of(key, line.get_ref(1)?);
+            let Ok(mut row) = text.and_then(|text| file_table::parse(key, &text)) else { continue };
             row.remove_dead_clients(self.presence.client(), now, |client| {
                 presence::is_alive(&self.store_path, client)
             });
-            found.extend(row.held_kind(now).map(|kind| (key, kind)));
+            found.extend(row.held_kind(now).map(|kind| (key.to_owned(), kind)));
         }
         Ok(FoundKeys::new(search, found, true))
     }
@@ -122,9 +123,9 @@ impl Database {
         self.reopen_if_replaced()?;
         let mut select = self.connection.prepare_cached("SELECT card FROM clients WHERE id = ?1")?;
         let mut one = |client: &ClientId| {
-            let found: Option<Option<String>> =
-                select.query_row([client.to_string()], |row| row.get(0)).optional()?;
-            Ok(found.flatten())
+            // A damaged record is none.
+            let text = |row: &rusqlite::Row<'_>| Ok(row.get_ref(0)?.as_str().ok().map(str::to_owned));
+            Ok(select.query_row([client.to_string()], text).optional()?.flatten())
         };
         clients.iter().map(&mut one).collect()
     }

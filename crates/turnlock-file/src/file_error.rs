@@ -35,7 +35,7 @@ impl FileError {
         Self::Failed(FailureKind::NotALock { key, found })
     }
 
-    pub(super) fn unreadable(key: &str, error: &serde_json::Error) -> Self {
+    pub(super) fn unreadable(key: &str, error: &dyn fmt::Display) -> Self {
         let (key, found) = (key.to_owned(), format!("unreadable data ({error})"));
         Self::Failed(FailureKind::NotALock { key, found })
     }
@@ -88,7 +88,7 @@ fn of_sqlite(error: &rusqlite::Error, store_path: &dyn fmt::Display) -> FailureK
                  process"
             ),
         ),
-        Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => FailureKind::NotALock {
+        code if is_damage(code, error) => FailureKind::NotALock {
             key: store_path.to_string(),
             found: format!("a damaged store file ({error})"),
         },
@@ -100,6 +100,23 @@ fn of_sqlite(error: &rusqlite::Error, store_path: &dyn fmt::Display) -> FailureK
         }
         _ => unavailable(io::ErrorKind::Other, format!("{store_path}: {error}")),
     }
+}
+
+/// Returns `true` if the file has something else than a store has there.
+fn is_damage(code: Option<ErrorCode>, error: &rusqlite::Error) -> bool {
+    use rusqlite::Error::{
+        FromSqlConversionFailure, IntegralValueOutOfRange, InvalidColumnType, SqlInputError, Utf8Error,
+    };
+    matches!(code, Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt))
+        || matches!(
+            error,
+            FromSqlConversionFailure(..)
+                | IntegralValueOutOfRange(..)
+                | InvalidColumnType(..)
+                // The tables or columns are not those of a store.
+                | SqlInputError { .. }
+                | Utf8Error(..)
+        )
 }
 
 impl From<Failure> for FileError {

@@ -1,5 +1,6 @@
 use std::collections::HashMap;
 
+use rusqlite::types::ValueRef;
 use rusqlite::{OptionalExtension, Transaction};
 use turnlock_core::{ClientId, LockName};
 use turnlock_store::row::{Row, Table};
@@ -25,8 +26,8 @@ impl<'a> FileTable<'a> {
     /// Reads a row, and its text.
     fn read(&self, key: &str) -> Result<Option<(Row, String)>, FileError> {
         let mut select = self.sql.prepare_cached("SELECT row FROM items WHERE key = ?1")?;
-        let text: Option<String> = select.query_row([key], |row| row.get(0)).optional()?;
-        text.map(|text| Ok((parse(key, &text)?, text))).transpose()
+        let found = select.query_row([key], |row| Ok(text_of(key, row.get_ref(0)?))).optional()?;
+        found.transpose()?.map(|text| Ok((parse(key, &text)?, text))).transpose()
     }
 
     /// Returns the clients to wake after the commit, with the numbers of their subscriptions to `freed` names.
@@ -37,8 +38,9 @@ impl<'a> FileTable<'a> {
             let mut select = self.sql.prepare_cached(select)?;
             let mut rows = select.query((name.key(), name.channel()))?;
             while let Some(row) = rows.next()? {
-                let (client, number): (String, i64) = row.try_into()?;
-                subscriptions.extend(ClientId::from_wire(&client).map(|client| (client, number)));
+                // A damaged one notifies no client.
+                let client = row.get_ref(0)?.as_str().ok().and_then(ClientId::from_wire);
+                subscriptions.extend(client.zip(row.get_ref(1)?.as_i64().ok()));
             }
         }
         Ok(subscriptions)
@@ -86,6 +88,11 @@ pub(super) fn write(
         sql.prepare_cached("INSERT OR REPLACE INTO items VALUES (?1, ?2)")?.execute([key, &text])?;
     }
     Ok(())
+}
+
+/// Returns the text of a row. A damaged file can have any bytes there.
+pub(super) fn text_of(key: &str, value: ValueRef<'_>) -> Result<String, FileError> {
+    value.as_str().map(str::to_owned).map_err(|error| FileError::unreadable(key, &error))
 }
 
 /// Parses the text of a row.

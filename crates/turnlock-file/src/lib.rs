@@ -22,6 +22,8 @@ mod file_table;
 mod presence;
 mod schema;
 mod store_path;
+#[cfg(test)]
+mod tests;
 mod wake_pipe;
 mod wakeups;
 mod worker;

@@ -1,7 +1,7 @@
 //! The tables of a store, and how a file is recognized as one.
 
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, Transaction};
+use rusqlite::{Connection, Row, Transaction};
 
 use turnlock_core::ClientId;
 use turnlock_core::model::Now;
@@ -26,8 +26,8 @@ const LONG_LOG: u32 = 1_000;
 pub(super) fn set_up(connection: &mut Connection, store_path: &StorePath) -> Result<(), FileError> {
     // The id is read last: another process writes it with the first page.
     let pages: u32 = connection.pragma_query_value(None, "page_count", |row| row.get(0))?;
-    let id: u32 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
-    if id != APPLICATION_ID {
+    let id: i64 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
+    if id != i64::from(APPLICATION_ID) {
         if pages > 0 {
             return Err(FileError::foreign(store_path, "a database of another program"));
         }
@@ -95,10 +95,11 @@ pub(super) fn migrate(
 /// the rows.
 fn reset_after_reboot(transaction: &Transaction<'_>, now: Now) -> Result<(), FileError> {
     let mut rows = transaction.prepare("SELECT key, row FROM items")?;
-    let rows: Vec<(String, String)> =
-        rows.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<Result<_, _>>()?;
-    for (key, text) in rows {
-        let mut row = file_table::parse(&key, &text)?;
+    let rows: Vec<(Option<String>, Option<String>)> =
+        rows.query_map([], |row| Ok((text_of(row, 0)?, text_of(row, 1)?)))?.collect::<Result<_, _>>()?;
+    for (key, text) in rows.into_iter().filter_map(|(key, text)| key.zip(text)) {
+        // A row that cannot be read stays: it is an error of its own name, and of no other.
+        let Ok(mut row) = file_table::parse(&key, &text) else { continue };
         row.reset_after_reboot(now);
         let is_free = row.remembered_kind(now).is_none();
         file_table::write(transaction, &key, Some(&text), (!is_free).then_some(&row))?;
@@ -113,12 +114,22 @@ pub(super) fn remove_dead_clients(
     is_alive: impl Fn(ClientId) -> bool,
 ) -> Result<(), FileError> {
     let mut select = transaction.prepare("SELECT id FROM clients UNION SELECT client FROM listeners")?;
-    let known: Vec<String> = select.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
-    for id in known.into_iter().filter(|id| ClientId::from_wire(id).is_none_or(|client| !is_alive(client))) {
+    let known: Vec<Option<String>> =
+        select.query_map([], |row| text_of(row, 0))?.collect::<Result<_, _>>()?;
+    for id in known
+        .into_iter()
+        .flatten()
+        .filter(|id| ClientId::from_wire(id).is_none_or(|client| !is_alive(client)))
+    {
         transaction.execute("DELETE FROM listeners WHERE client = ?1", [&id])?;
         let unused =
             "DELETE FROM clients WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM items WHERE instr(row, ?1))";
         transaction.execute(unused, [&id])?;
     }
     Ok(())
+}
+
+/// Returns the text of a column. `None` if a damaged file has something else there.
+fn text_of(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<String>> {
+    Ok(row.get_ref(column)?.as_str().ok().map(str::to_owned))
 }

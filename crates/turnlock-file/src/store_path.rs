@@ -177,7 +177,7 @@ impl StorePath {
             return Ok(());
         }
         match read_application_id(&self.database) {
-            Ok(id) if id == APPLICATION_ID => Ok(()),
+            Ok(id) if id == i64::from(APPLICATION_ID) => Ok(()),
             Ok(_) => Err(FileError::foreign(self, "a database of another program")),
             Err(error) if error.sqlite_error_code() == Some(ErrorCode::NotADatabase) => {
                 Err(FileError::foreign(self, "a file of another kind"))
@@ -209,7 +209,7 @@ fn private_directory(path: &Path) -> io::Result<()> {
 pub(super) const APPLICATION_ID: u32 = u32::from_be_bytes(*b"turn");
 
 /// Reads the application id of a file. Neither changes the file nor creates others beside it.
-fn read_application_id(path: &Path) -> rusqlite::Result<u32> {
+fn read_application_id(path: &Path) -> rusqlite::Result<i64> {
     // `immutable` can only be given in a URL, in which these characters need an escape.
     const SPECIAL: &AsciiSet = &CONTROLS.add(b'%').add(b'?').add(b'#');
     let path = percent_encode(path.as_os_str().as_bytes(), SPECIAL);
