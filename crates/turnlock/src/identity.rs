@@ -160,6 +160,10 @@ fn program_name() -> String {
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use proptest::sample::Index;
+
     use super::*;
 
     fn client() -> ClientId {
@@ -223,5 +227,38 @@ mod tests {
         // A time out of range must not panic. Unknown fields, of a later version, are ignored.
         let _ = read(r#"{"host":"h","pid":1,"label":"x","started_ms":18446744073709551615}"#);
         assert!(read(r#"{"host":"h","pid":1,"label":"x","started_ms":1,"new":[]}"#).is_some());
+    }
+
+    /// A record, with some of its bytes changed or cut.
+    fn damaged_record() -> impl Strategy<Value = String> {
+        let record =
+            r#"{"host":"h\u001b","pid":4294967295,"label":"😀","started_ms":1700000000123,"since":{"7":17}}"#;
+        let change =
+            (any::<Index>(), prop_oneof![any::<u8>().prop_map(|byte| vec![byte]), Just(b"9".repeat(20))]);
+        (vec(change, 0..4), any::<Option<Index>>()).prop_map(move |(changes, cut)| {
+            let mut bytes = record.as_bytes().to_vec();
+            for (at, other) in changes {
+                let at = at.index(bytes.len());
+                bytes.splice(at..=at, other);
+            }
+            bytes.truncate(cut.map_or(bytes.len(), |at| at.index(bytes.len())));
+            String::from_utf8_lossy(&bytes).into_owned()
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 10_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn any_text_is_a_record_that_can_be_shown_or_none(
+            record in prop_oneof![4 => damaged_record(), 1 => any::<String>()],
+        ) {
+            let Some(identity) = Identity::from_record(client(), &record) else { return Ok(()) };
+            for text in [&identity.host, &identity.label] {
+                prop_assert!(text.chars().count() <= MAX_TEXT_CHARS && !text.contains(char::is_control));
+            }
+            let again = Identity::from_record(client(), &identity.to_record()).expect("a record");
+            prop_assert_eq!(again, identity);
+        }
     }
 }

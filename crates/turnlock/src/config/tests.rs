@@ -1,3 +1,6 @@
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
 use serde_json::{Value, json};
 use turnlock_redis::{ClusterMessages, Tls};
 use turnlock_store::MemoryStore;
@@ -149,4 +152,75 @@ fn the_documentation_lists_all_settings() {
     listed.sort_unstable();
     names.sort_unstable();
     assert_eq!(listed, names);
+}
+
+/// Values of settings: with a canary, at their limits, or of another type.
+fn any_value() -> impl Strategy<Value = Value> {
+    const TEXTS: &[&str] = &[
+        "quokka",
+        "redis://:quokka@h",
+        "",
+        "yes",
+        "1",
+        "-1",
+        "4294967296",
+        "1s",
+        "1s quokka",
+        "18446744073709551615s",
+        "18446744073709551615s 1s",
+        "9999999999999999999y",
+        "\u{0}",
+        "sharded",
+    ];
+    prop_oneof![
+        6 => select(TEXTS).prop_map(Value::from),
+        1 => any::<String>().prop_map(Value::from),
+        2 => any::<i64>().prop_map(Value::from),
+        1 => any::<f64>().prop_map(Value::from),
+        1 => select(vec![Value::Null, json!(true), json!(["quokka"]), json!({ "a": { "b": "quokka" } })]),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 10_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_file_is_settings_or_an_error_that_shows_no_value(
+        entries in vec((prop_oneof![9 => select(Settings::names()), 1 => Just("nonsense")], any_value()), 0..6),
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let file: serde_json::Map<_, _> = entries.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        let text = Value::Object(file.clone()).to_string();
+        let part: String = text.chars().take(cut.index(text.chars().count())).collect();
+        prop_assert!(serde_json::from_str::<Settings>(&part).is_err(), "a part of it is no file");
+        match parse(Value::Object(file)) {
+            Err(error) => prop_assert!(!error.to_string().contains("quokka"), "{}", error),
+            Ok(mut settings) => {
+                settings.url = None;
+                settings.redis = RedisSettings::default();
+                settings.file = FileSettings::default();
+                if let Err(error) = settings.check("a test", true) {
+                    prop_assert!(matches!(error, Error::BadConfiguration { .. }), "{}", error);
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_longest_durations_do_not_overflow() {
+    let longest = format!("{}s", u64::MAX);
+    let file = json!({
+        "url": "memory://longest", "connect_timeout": longest, "retry_for": longest, "poll_interval": longest,
+    });
+    let client = Client::from_settings(parse(file).expect("settings")).await.expect("a client");
+    let held =
+        client.lock("orders").try_lock_for(Duration::MAX).await.expect("a reply").acquired().expect("free");
+    let waiting = tokio::spawn({
+        let lock = client.lock("orders");
+        async move { lock.try_lock_for(Duration::MAX).await }
+    });
+    tokio::task::yield_now().await;
+    held.unlock().await.expect("released");
+    assert!(waiting.await.expect("no panic").expect("a reply").acquired().is_some());
 }

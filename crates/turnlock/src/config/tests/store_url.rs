@@ -1,6 +1,9 @@
 use std::mem;
 use std::time::Duration;
 
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
 use turnlock_redis::{ClusterMessages, Target};
 use turnlock_store::Secret;
 
@@ -222,6 +225,7 @@ const INVALID: &[(&str, &str)] = &[
     ("redis+cluster://h?sentinel_password_env=PATH", "sentinel_password_env"),
     ("redis+sentinel://h/m?sentinel_user=x", "sentinel_user"),
     ("redis+sentinel://h/m?sentinel_password_file=/nowhere", "sentinel_password_file"),
+    ("memory://a/b:quo?kka=1@h", "url"),
     ("redis+sentinel://h/m/x", "url"),
     ("redis+sentinel://h", "master_name"),
     ("redis+sentinel://h/", "master_name"),
@@ -297,5 +301,121 @@ fn a_memory_store_can_have_a_name() {
     for (url, expected) in [("memory://", ""), ("memory:", ""), ("memory://Orders", "Orders")] {
         let store = StoreUrl::parse(url).expect(url).store;
         assert_eq!(store, Location::Memory { name: expected.to_owned() }, "{url}");
+    }
+}
+
+/// Parts of URLs in any order, and other texts.
+fn any_url() -> impl Strategy<Value = String> {
+    const SCHEMES: &[&str] = &[
+        "redis",
+        "rediss",
+        "valkey",
+        "valkeys",
+        "redis+sentinel",
+        "rediss+sentinel",
+        "redis+cluster",
+        "redis+unix",
+        "unix",
+        "memory",
+        "file",
+        "REDIS",
+        "http",
+        "redis+x",
+        "",
+    ];
+    const PARTS: &[&str] = &[
+        "h",
+        "host.example",
+        "127.0.0.1",
+        "[::1]",
+        "[::1",
+        "::1",
+        "xn--a",
+        "xn--\u{80}",
+        "日本",
+        "İ",
+        "\u{200d}",
+        ":",
+        "@",
+        "/",
+        "?",
+        "#",
+        "&",
+        "=",
+        ",",
+        "%",
+        "%41",
+        "%FF",
+        "%zz",
+        "6379",
+        "0",
+        "65536",
+        "99999999999999999999",
+        "-1",
+        " ",
+        "\0",
+        "db=1",
+        "user=me",
+        "replicas=4294967296",
+        "connect_timeout=",
+        "response_timeout=",
+        "500ms",
+        "18446744073709551615s",
+        "9999999999999999y",
+        "1s 1s",
+        "verify=no",
+        "messages=plain",
+        "client_name=a b",
+        "any_file_system=yes",
+        "server_name=",
+        "sentinel_user=x",
+        "password_env=",
+        "password_file=",
+        "master",
+        "localhost",
+    ];
+    let parts = (select(SCHEMES), select(&["://", ":", "//", ""][..]), vec(select(PARTS), 0..12));
+    prop_oneof![
+        8 => parts.prop_map(|(scheme, start, parts)| format!("{scheme}{start}{}", parts.concat())),
+        1 => any::<String>(),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 10_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_text_is_a_url_or_an_error(url in any_url()) {
+        match StoreUrl::parse(&url) {
+            // Without TLS, which reads the certificates of the system.
+            Ok(StoreUrl { store: Location::Redis { use_tls: false, .. }, .. }) => {
+                let is_settled = matches!(target(&url), Ok(_) | Err(Error::BadConfiguration { .. }));
+                prop_assert!(is_settled, "{}", url);
+            }
+            Ok(StoreUrl { settings, .. }) => {
+                let _ = settings.check("a store", true);
+            }
+            Err(error) => prop_assert!(matches!(error, Error::BadConfiguration { .. }), "{}", error),
+        }
+    }
+
+    #[test]
+    fn no_error_and_no_debug_output_shows_a_password(
+        scheme in select(&["redis", "rediss", "valkey", "redis+sentinel", "redis+cluster", "redis+unix", "memory", "x"][..]),
+        user in select(&["", "me", "m e", "%FF", "a/b"][..]),
+        marks in vec(select(&["", "/", "?", "#", "@", "%", "&", "=", ":", ",", "[", "]", " ", "db=1", "%FF", "ü"][..]), 4),
+        rest in select(&["h", "h:1/2", "h:x", "a,b/m", "[::1", "/run/x", "h/x", "h?db=x", "h?nonsense=1", "h?db", ""][..]),
+    ) {
+        let [before, between, inside, after] = &marks[..] else { panic!("four marks") };
+        let url = format!("{scheme}://{user}:{before}quo{between}kka{inside}quo{after}@{rest}");
+        let shown = match StoreUrl::parse(&url) {
+            Err(error) => format!("{error} {error:?}"),
+            Ok(parsed) if matches!(parsed.store, Location::Redis { use_tls: false, .. }) => match target(&url) {
+                Err(error) => format!("{parsed:?} {error} {error:?}"),
+                Ok(target) => format!("{parsed:?} {target:?} {}", target.servers),
+            },
+            Ok(parsed) => format!("{parsed:?}"),
+        };
+        prop_assert!(!shown.contains("quo") && !shown.contains("kka"), "{}: {}", url, shown);
     }
 }
