@@ -223,3 +223,128 @@ fn primitive_parser() -> impl TypedValueParser<Value = Primitive> {
         Primitive::ALL.into_iter().find(|primitive| name(*primitive) == text).ok_or("not a kind of lock")
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::ffi::OsString;
+
+    use clap::error::ErrorKind;
+    use clap::{CommandFactory, FromArgMatches};
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use proptest::sample::select;
+
+    use super::*;
+
+    /// Arguments of all commands in any order, and other bytes.
+    fn any_argument() -> impl Strategy<Value = OsString> {
+        const KNOWN: &[&str] = &[
+            "run",
+            "ls",
+            "show",
+            "watch",
+            "unlock",
+            "doctor",
+            "acl",
+            "bench",
+            "completions",
+            "man",
+            "help",
+            "--",
+            "-",
+            "",
+            "--store",
+            "--store=memory:",
+            "--password-file",
+            "-n",
+            "--nb",
+            "-w",
+            "--wait=1e400",
+            "--timeout",
+            "-E",
+            "-E256",
+            "-s",
+            "-x",
+            "--fair",
+            "--fenced",
+            "--plain",
+            "--permits",
+            "--lease=10s",
+            "--watchdog",
+            "--at-least",
+            "--on-lost",
+            "--on-lost=kill",
+            "--kill-after=-1",
+            "--label",
+            "--json",
+            "-q",
+            "-nq",
+            "--force",
+            "--if-owner",
+            "-y",
+            "--limit=0",
+            "--limit",
+            "--interval",
+            "--names",
+            "--user",
+            "--for=lock,fair-lock",
+            "--for",
+            "--cluster",
+            "--time=2h",
+            "--tasks",
+            "--version",
+            "-V",
+            "-h",
+            "--help",
+            "-Z",
+            "--nonsense",
+            "10s",
+            "18446744073709551615",
+            "bash",
+            "a",
+        ];
+        prop_oneof![
+            9 => select(KNOWN).prop_map(OsString::from),
+            1 => any::<String>().prop_map(OsString::from),
+            1 => vec(any::<u8>(), 0..6).prop_map(os_string),
+        ]
+    }
+
+    #[cfg(unix)]
+    fn os_string(bytes: Vec<u8>) -> OsString {
+        std::os::unix::ffi::OsStringExt::from_vec(bytes)
+    }
+
+    #[cfg(not(unix))]
+    fn os_string(bytes: Vec<u8>) -> OsString {
+        String::from_utf8_lossy(&bytes).into_owned().into()
+    }
+
+    thread_local! {
+        /// Built once, since that takes longer than to parse.
+        static COMMAND: RefCell<clap::Command> = RefCell::new(Arguments::command());
+    }
+
+    fn parse(arguments: &[OsString]) -> Result<Arguments, clap::Error> {
+        let program = OsString::from("turnlock");
+        COMMAND.with_borrow_mut(|command| {
+            let mut matches = command.try_get_matches_from_mut(std::iter::once(&program).chain(arguments))?;
+            Arguments::from_arg_matches_mut(&mut matches)
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 10_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn any_arguments_are_a_command_or_a_usage_error(arguments in vec(any_argument(), 0..8)) {
+            if let Err(error) = parse(&arguments) {
+                let is_help = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+                prop_assert_eq!(error.use_stderr(), !is_help);
+                // Help texts are long, and always the same.
+                prop_assert!(is_help || !error.to_string().is_empty());
+            }
+        }
+    }
+}

@@ -28,6 +28,10 @@ pub(crate) fn format_short(duration: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use proptest::sample::select;
+
     use super::*;
 
     #[test]
@@ -55,6 +59,33 @@ mod tests {
             (352_800_000, "4d 2h"),
         ] {
             assert_eq!(format_short(Duration::from_millis(millis)), expected);
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 10_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn any_text_is_a_duration_or_an_error(
+            parts in vec(select(&[
+                "0", "1", "9", ".", "-", "+", "e", "E", "inf", "nan", " ", "_", "s", "ms", "us", "ns", "m", "h", "d", "w", "M",
+                "y", "years", "18446744073709551615", "99999999999999999999999", "µs", "ß", "٣", "\0",
+            ][..]), 0..8),
+            other in any::<String>(),
+        ) {
+            for text in [parts.concat(), other] {
+                match parse(&text) {
+                    Ok(duration) => prop_assert!(!format_short(duration).is_empty()),
+                    Err(error) => prop_assert!(!error.is_empty()),
+                }
+            }
+        }
+
+        #[test]
+        fn a_duration_is_parsed_as_it_is_formatted(seconds in 0..u64::from(u32::MAX)) {
+            let short = format_short(Duration::from_secs(seconds));
+            let parsed = parse(&short).expect("a duration");
+            prop_assert_eq!(format_short(parsed), short);
         }
     }
 }
