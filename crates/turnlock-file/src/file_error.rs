@@ -107,7 +107,8 @@ fn is_damage(code: Option<ErrorCode>, error: &rusqlite::Error) -> bool {
     use rusqlite::Error::{
         FromSqlConversionFailure, IntegralValueOutOfRange, InvalidColumnType, SqlInputError, Utf8Error,
     };
-    matches!(code, Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt))
+    // `Unknown` is the code for a schema or a format that this version of `SQLite` cannot use.
+    matches!(code, Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt | ErrorCode::Unknown))
         || matches!(
             error,
             FromSqlConversionFailure(..)
