@@ -348,7 +348,7 @@ mod tests {
     #[test]
     fn a_long_reply_is_cut_in_the_error() {
         let text = unexpected_reply("a script", &Value::Array(vec![Value::Int(7); 100_000])).to_string();
-        assert!(text.len() < 2 * MAX_EXCERPT && text.contains("7") && text.ends_with('…'), "{text}");
+        assert!(text.len() < 2 * MAX_EXCERPT && text.contains('7') && text.ends_with('…'), "{text}");
     }
 
     #[test]

@@ -157,7 +157,7 @@ mod tests {
             match password_in_file(content) {
                 Ok(password) => assert_eq!(password, Some(Secret::new("quokka"))),
                 Err(error) => {
-                    assert!(error.reason.contains(text) && !error.reason.contains("quokka"), "{error}")
+                    assert!(error.reason.contains(text) && !error.reason.contains("quokka"), "{error}");
                 }
             }
         }

@@ -189,14 +189,12 @@ proptest! {
 
     #[test]
     fn any_reply_about_a_key_is_decoded_or_an_error(
-        reply in any_reply(), parts in vec(any_leaf(), 7), fields in vec(any_leaf(), 0..3),
+        parts in vec(any_leaf(), 7), fields in vec(any_leaf(), 0..3),
     ) {
         let parts = parts.into_iter().chain([Value::Array(fields)]).collect();
-        for value in [reply, Value::Array(parts)] {
-            if let Ok(probe) = KeyProbe::decode(&value) {
-                let kinds = (probe.certain_kind(), probe.possible_kind());
-                prop_assert!(kinds.0.is_none() || kinds.1.is_some(), "{:?} of {:?}", kinds, probe);
-            }
+        if let Ok(probe) = KeyProbe::decode(&Value::Array(parts)) {
+            let kinds = (probe.certain_kind(), probe.possible_kind());
+            prop_assert!(kinds.0.is_none() || kinds.1.is_some(), "{:?} of {:?}", kinds, probe);
         }
     }
 
