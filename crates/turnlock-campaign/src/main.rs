@@ -5,6 +5,7 @@
 mod checker;
 mod history;
 mod recorder;
+mod report;
 mod run;
 mod sim;
 mod workload;
@@ -64,6 +65,10 @@ enum Command {
         /// One event per line
         file: PathBuf,
     },
+    /// Writes the report of a history: a page to read, and its figures as JSON
+    Report(report::ReportOptions),
+    /// Draws a part of a history as an SVG picture
+    Timeline(report::TimelineOptions),
 }
 
 fn main() -> anyhow::Result<ExitCode> {
@@ -76,10 +81,19 @@ fn main() -> anyhow::Result<ExitCode> {
         Command::Run(options) => {
             let runtime =
                 tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-            Ok(report(&checker::check(&runtime.block_on(run::run(&options))?)))
+            let events = runtime.block_on(run::run(&options))?;
+            let verdict = checker::check(&events);
+            let page = report::write(&events, &verdict, report::commit().as_deref(), &options.out)?;
+            println!("report: {}", page.display());
+            Ok(report(&verdict))
         }
         Command::Worker => run::worker::run().map(|()| ExitCode::SUCCESS),
         Command::Check { file } => Ok(report(&checker::check(&history::read_file(&file)?))),
+        Command::Report(options) => {
+            println!("report: {}", report::report_file(&options)?.display());
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Timeline(options) => report::draw_timeline(&options).map(|()| ExitCode::SUCCESS),
     }
 }
 
