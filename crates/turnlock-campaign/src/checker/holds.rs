@@ -16,6 +16,8 @@ pub(super) struct Hold {
     pub(super) began: u64,
     pub(super) from: u64,
     pub(super) until: u64,
+    /// How long the holder believed in the grant that it got.
+    lease: u64,
     /// The holder was told of the loss, or released it.
     pub(super) has_ended: bool,
 }
@@ -76,7 +78,7 @@ impl Holds {
                 };
                 self.acquires.insert(*op, acquire);
             }
-            What::Granted { op, token, .. } => {
+            What::Granted { op, token, valid_until, .. } => {
                 let Some(acquire) = self.acquires.get(op) else { return };
                 let hold = Hold {
                     op: *op,
@@ -88,6 +90,7 @@ impl Holds {
                     began: acquire.began,
                     from: event.t,
                     until: u64::MAX,
+                    lease: valid_until.saturating_sub(event.t),
                     has_ended: false,
                 };
                 self.open.insert(*op, hold);
@@ -187,6 +190,51 @@ pub(super) fn overlaps(info: &LockInfo, holds: &[Hold]) -> Vec<String> {
                 found.push(format!(
                     "op {} held it from {} to {} with others (op, from, to): {others:?}",
                     hold.op, hold.from, hold.until
+                ));
+            }
+        }
+        current.push(hold);
+    }
+    found
+}
+
+/// How long after the end of a lease, or of a partition, a holder may learn that the store forgot it.
+pub(super) const NOTICE: u64 = 2_000_000;
+
+/// Returns when holders were cut off together with an old primary, which goes on renewing their locks.
+pub(super) fn partitions(events: &[Event]) -> Vec<(u64, u64)> {
+    let mut found: Vec<(u64, u64)> = Vec::new();
+    for event in events {
+        match &event.what {
+            What::Fault { fault, ends, .. } if fault == "partition" || fault == "split_brain" => {
+                if !*ends {
+                    found.push((event.t, u64::MAX));
+                } else if let Some(open) = found.iter_mut().find(|(_, end)| *end == u64::MAX) {
+                    open.1 = event.t;
+                }
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// Returns the holders that the store forgot and that were not told within a lease.
+pub(super) fn untold(info: &LockInfo, holds: &[Hold], partitions: &[(u64, u64)]) -> Vec<String> {
+    if info.kind.is_semaphore() {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    let mut current: Vec<&Hold> = Vec::new();
+    for hold in holds {
+        current.retain(|other| other.until > hold.from);
+        for other in current.iter().filter(|_| hold.until > hold.from) {
+            let partition = partitions.iter().find(|(from, to)| (*from..=*to).contains(&hold.from));
+            let forgotten = partition.map_or(hold.from, |(_, end)| *end);
+            if hold.excludes(other) && other.until > forgotten.saturating_add(other.lease + NOTICE) {
+                found.push(format!(
+                    "{}: op {} was granted at {}, and op {} believed in its hold until {}",
+                    info.name, hold.op, hold.from, other.op, other.until
                 ));
             }
         }

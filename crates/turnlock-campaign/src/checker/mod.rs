@@ -11,7 +11,7 @@ mod tokens;
 use std::collections::BTreeMap;
 
 use crate::history::{Event, LONGEST_EFFECT_MS, LockInfo, ProcessState, Promises, What};
-use holds::{Holds, overlaps};
+use holds::{Holds, overlaps, partitions, untold};
 use latches::Latches;
 use losses::Losses;
 use tokens::{Register, tokens};
@@ -162,12 +162,14 @@ impl Check<'_> {
             verdict.violations.push("the run did not come to its end".to_owned());
         }
         holds.finish(events.last().map_or(0, |event| event.t));
+        let partitions = partitions(events);
         for (info, holds) in locks.iter().zip(&holds.ended) {
             let overlaps = overlaps(info, holds);
             if promises.exclusion {
                 verdict.violations.extend(overlaps.iter().map(|overlap| format!("{}: {overlap}", info.name)));
             } else {
                 verdict.overlaps += overlaps.len();
+                verdict.violations.extend(untold(info, holds, &partitions));
             }
             if promises.rising_tokens {
                 verdict.violations.extend(tokens(info, holds));
@@ -240,6 +242,27 @@ mod tests {
         let semaphore = LockKind::Semaphore;
         assert!(is_good(semaphore, &[(X, 1, None, 10, 50, 90), (X, 1, None, 20, 30, 90)]));
         assert!(!is_good(semaphore, &[(X, 1, None, 10, 50, 90), (X, 2, None, 20, 30, 90)]));
+    }
+
+    #[test]
+    fn a_holder_that_is_not_told_is_found() {
+        let violations = |until: u64| {
+            let holds = [(X, 1, None, 10, until, until), (X, 1, None, 20, 30, 90)];
+            let mut events = history(LockKind::Lock, &holds);
+            if let What::Run { promises, .. } = &mut events[0].what {
+                promises.exclusion = false;
+            }
+            for event in &mut events {
+                if let What::Granted { op: 1, valid_until, .. } = &mut event.what {
+                    *valid_until = 110;
+                }
+            }
+            let verdict = check(&events);
+            assert_eq!(verdict.overlaps, 1);
+            verdict.violations.len()
+        };
+        assert_eq!(violations(20 + 100 + holds::NOTICE), 0);
+        assert_eq!(violations(20 + 100 + holds::NOTICE + 1), 1);
     }
 
     #[test]

@@ -114,10 +114,10 @@ impl<'a> Spans<'a> {
     fn add(&mut self, event: &'a Event, open: &mut Open) {
         let (t, process) = (event.t, event.process);
         match &event.what {
-            What::Run { seed, shape, locks, promises_exclusion, promises_rising_tokens, .. } => {
+            What::Run { seed, shape, locks, promises, .. } => {
                 self.run = Some((*seed, shape));
-                self.promises_exclusion = *promises_exclusion;
-                self.promises_rising_tokens = *promises_rising_tokens;
+                self.promises_exclusion = promises.exclusion;
+                self.promises_rising_tokens = promises.rising_tokens;
                 self.locks = locks;
             }
             What::Acquire { op, lock, mode, .. } if *lock < self.locks.len() => {

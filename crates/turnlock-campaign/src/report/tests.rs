@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::history::{LockInfo, LockKind, Mode, ProcessState, ReleaseBy, Wait, What};
+use crate::history::{LockInfo, LockKind, Mode, ProcessState, Promises, ReleaseBy, Wait, What};
 
 /// An event at a time in milliseconds.
 fn at(ms: u64, process: u32, what: What) -> Event {
@@ -9,7 +9,8 @@ fn at(ms: u64, process: u32, what: What) -> Event {
 }
 
 fn acquire(op: u64, lock: usize) -> What {
-    What::Acquire { op, lock, mode: Mode::Exclusive, permits: 1, wait: Wait::Endless, lease_ms: None }
+    let (mode, wait) = (Mode::Exclusive, Wait::Endless);
+    What::Acquire { op, lock, mode, permits: 1, wait, lease_ms: None, owner_number: None }
 }
 
 fn granted(op: u64) -> What {
@@ -20,9 +21,10 @@ fn granted(op: u64) -> What {
 fn history(text: &str) -> Vec<Event> {
     let lock = |kind| LockInfo { name: format!("{kind:?}{text}"), kind, permits: 2 };
     let locks = vec![lock(LockKind::Lock), lock(LockKind::Permits)];
-    let (promises_exclusion, promises_rising_tokens) = (true, true);
+    let promises =
+        Promises { exclusion: true, rising_tokens: true, data: true, order: false, delivery: false };
     let shape = format!("single{text}");
-    let run = What::Run { seed: 7, shape, promises_exclusion, promises_rising_tokens, locks };
+    let run = What::Run { seed: 7, shape, promises, watchdog_ms: 3_000, locks };
     let by = ReleaseBy::Unlock;
     let reason = format!("no renewal for 2.9 s{text}");
     let (promotion, stop) = (format!("promotion{text}"), format!("process 1{text}"));
@@ -50,7 +52,7 @@ fn history(text: &str) -> Vec<Event> {
         at(9_000, 1, What::Process { is: ProcessState::Killed }),
         at(9_000, 0, What::fault("stop", &stop, true)),
         at(10_000, 0, What::Healed),
-        at(12_000, 0, What::End { left: Vec::new() }),
+        at(12_000, 0, What::End { left: Vec::new(), available: Vec::new() }),
     ]
 }
 

@@ -1,203 +1,153 @@
 //! The campaign on real servers: worker processes, faults, and their histories.
+//!
+//! ```text
+//! RunOptions -> a Shape (single, sentinel, cluster, file), Workers
+//! lanes      -> faults of the servers, of the network and of the workers, two at a time
+//! ```
 
+mod cluster;
+mod file;
+mod lanes;
+mod network;
+mod options;
+mod redisson;
+mod sentinel;
+mod server;
+mod shape;
 mod single;
 pub(crate) mod worker;
+mod workers;
 
+use std::collections::HashMap;
 use std::fs;
 use std::path::PathBuf;
-use std::process::Stdio;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use fastrand::Rng;
-use tokio::process::{Child, ChildStdin, Command};
-use tokio::time::{sleep, timeout};
+use tokio::sync::Mutex;
+use tokio::time::sleep;
 use turnlock_store::clock;
 
-use crate::history::{self, Event, LockInfo, LockKind, ProcessState, Promises, What};
+use crate::history::{self, Event, LockInfo, ProcessState, What};
 use crate::recorder::Recorder;
+use lanes::Lanes;
+pub(crate) use options::RunOptions;
+use options::ShapeName;
+use redisson::JavaWorkers;
+use shape::{Shape, guarded};
 use worker::WorkerConfig;
+use workers::Workers;
 
-/// How a campaign is run.
-#[derive(Debug, clap::Args)]
-pub(crate) struct RunOptions {
-    /// How long faults are injected, in minutes
-    #[arg(long, default_value_t = 1.0)]
-    pub(crate) minutes: f64,
-    #[arg(long, default_value_t = 1)]
-    pub(crate) seed: u64,
-    /// Worker processes
-    #[arg(long, default_value_t = 4)]
-    pub(crate) processes: u32,
-    /// Tasks in each process
-    #[arg(long, default_value_t = 4)]
-    pub(crate) tasks: u32,
-    /// Where the histories and the report are written
-    #[arg(long, default_value = "target/campaign", value_name = "DIR")]
-    pub(crate) out: PathBuf,
-}
-
-/// The lease of a hold that is renewed.
+/// The lease of a lock that is renewed.
 const WATCHDOG_MS: u64 = 3_000;
 
-/// How long workers may take to end after the last fault.
-const LAST_TURNS: Duration = Duration::from_secs(200);
+/// How often servers may take too long to start or to recover.
+const ATTEMPTS: u32 = 3;
 
 /// Runs a campaign. Returns its history.
 pub(crate) async fn run(options: &RunOptions) -> anyhow::Result<Vec<Event>> {
+    options.validate()?;
     fs::create_dir_all(&options.out).with_context(|| format!("cannot create {}", options.out.display()))?;
     let mut rng = Rng::with_seed(options.seed);
-    // Permits without a lease do not return from a killed process.
-    let kinds = LockKind::ALL.into_iter().filter(|kind| !kind.is_unleased()).enumerate();
-    let locks: Vec<_> = kinds
-        .map(|(number, kind)| LockInfo {
-            name: format!("{kind:?}-{number}").to_lowercase(),
-            kind,
-            permits: 2,
-        })
-        .collect();
+    let locks = options.lock_infos();
+    // Held while the network is cut for one fault, so that no other fault mends it.
+    let network = Arc::new(Mutex::new(()));
+    let mut shape = start_again(options, &locks, &network).await?;
     let recorder = Arc::new(Recorder::new());
     let run = What::Run {
         seed: options.seed,
-        shape: "single".to_owned(),
-        promises: Promises {
-            exclusion: true,
-            rising_tokens: true,
-            data: true,
-            order: false,
-            delivery: false,
-        },
+        shape: format!("{:?}, faults {:?}", options.shape, options.faults).to_lowercase(),
+        promises: options.promises(),
         watchdog_ms: WATCHDOG_MS,
         locks: locks.clone(),
     };
     recorder.record(0, run);
-    let mut deployment = single::Single::start().await;
+    let counts = (options.redisson, options.tasks);
+    let mut java = JavaWorkers::start(counts, &shape.url(), &locks, &recorder, &mut rng).await?;
     let config = WorkerConfig {
-        url: deployment.url(),
+        url: shape.url(),
         process: 0,
         seed: 0,
         tasks: options.tasks,
         locks,
-        replicas: 0,
+        replicas: shape.replicas(),
         watchdog_ms: WATCHDOG_MS,
         history: PathBuf::new(),
         start: clock::now().as_micros() - recorder.at(clock::now()),
     };
-    let mut workers =
-        Workers { config, out: options.out.clone(), next: 1, live: Vec::new(), histories: Vec::new() };
+    let mut workers = Workers::new(config, options.out.clone(), shape.minority(), options.redisson);
     for _ in 0..options.processes {
         workers.start(&mut rng).await?;
     }
     // Before the first fault, the permits of semaphores are set.
     sleep(Duration::from_secs(1)).await;
-    let end = Instant::now() + Duration::from_secs_f64(options.minutes * 60.0);
-    while Instant::now() < end {
-        sleep(Duration::from_millis(rng.u64(50..1_500))).await;
-        if rng.u8(..4) == 0 {
-            workers.disturb(&recorder, &mut rng).await?;
-        } else {
-            deployment.disturb(&recorder, &mut rng).await;
-        }
-    }
-    deployment.heal().await;
+    let lasts = Duration::from_secs_f64(options.minutes * 60.0);
+    let lanes = Lanes::new(&recorder, Instant::now() + lasts, options, &network);
+    let outcome = lanes.run(&mut *shape, &mut workers, &mut rng).await;
+    let healed = heal(&mut *shape).await;
     recorder.record(0, What::Healed);
-    workers.end().await?;
+    let ended = java.end().await.and(workers.end().await);
     // The last leases, and requests that are late.
-    sleep(Duration::from_secs(5)).await;
-    recorder.record(0, What::End { left: deployment.held().await, available: Vec::new() });
+    sleep(Duration::from_secs(6)).await;
+    recorder.record(0, What::End { left: guarded(shape.left()).await?, available: Vec::new() });
     let mut events = recorder.take();
+    let is_kill = |event: &&Event| matches!(event.what, What::Process { is: ProcessState::Killed });
+    let killed: HashMap<_, _> = events.iter().filter(is_kill).map(|event| (event.process, event.t)).collect();
     for path in &workers.histories {
         events.extend(history::read_file(path)?);
     }
+    // What a process recorded between the call of kill and its end does not count.
+    events.retain(|event| killed.get(&event.process).is_none_or(|killed| event.t <= *killed));
     // Of events at one time, those of the run itself come first.
     events.sort_by_key(|event| (event.t, event.process));
     history::write_file(&events, &options.out.join("history.jsonl"))?;
+    outcome?;
+    healed.context("the deployment does not recover")?;
+    ended?;
     Ok(events)
 }
 
-/// The worker processes.
-struct Workers {
-    /// With the number, the seed and the history of no process.
-    config: WorkerConfig,
-    out: PathBuf,
-    next: u32,
-    live: Vec<Worker>,
-    /// The histories of all processes, also of those that were killed.
-    histories: Vec<PathBuf>,
-}
-
-struct Worker {
-    number: u32,
-    child: Child,
-    /// The worker ends when this is closed.
-    stdin: ChildStdin,
-}
-
-impl Workers {
-    async fn start(&mut self, rng: &mut Rng) -> anyhow::Result<()> {
-        use tokio::io::AsyncWriteExt as _;
-
-        let number = self.next;
-        self.next += 1;
-        let history = self.out.join(format!("process-{number}.jsonl"));
-        let config = WorkerConfig {
-            process: number,
-            seed: rng.u64(..),
-            history: history.clone(),
-            ..self.config.clone()
-        };
-        let program = std::env::current_exe().context("the path of this program")?;
-        let mut child =
-            Command::new(program).arg("worker").stdin(Stdio::piped()).kill_on_drop(true).spawn()?;
-        let mut stdin = child.stdin.take().context("a pipe to the worker")?;
-        stdin.write_all(format!("{}\n", serde_json::to_string(&config)?).as_bytes()).await?;
-        self.histories.push(history);
-        self.live.push(Worker { number, child, stdin });
-        Ok(())
-    }
-
-    /// Stops one worker for a while, or kills it and starts another one.
-    async fn disturb(&mut self, recorder: &Recorder, rng: &mut Rng) -> anyhow::Result<()> {
-        let index = rng.usize(..self.live.len());
-        let number = self.live[index].number;
-        if rng.bool() {
-            let lasts = Duration::from_millis(rng.u64(100..6_000));
-            recorder.record(0, What::fault("stop", &format!("process {number}, {lasts:?}"), false));
-            self.live[index].signal("-STOP").await?;
-            recorder.record(number, What::Process { is: ProcessState::Stopped });
-            sleep(lasts).await;
-            recorder.record(number, What::Process { is: ProcessState::Continued });
-            self.live[index].signal("-CONT").await?;
-            recorder.record(0, What::fault("stop", &format!("process {number}"), true));
-        } else {
-            recorder.record(0, What::fault("kill", &format!("process {number}"), false));
-            let mut worker = self.live.swap_remove(index);
-            worker.child.kill().await?;
-            recorder.record(number, What::Process { is: ProcessState::Killed });
-            self.start(rng).await?;
-            recorder.record(0, What::fault("kill", &format!("process {number}"), true));
+/// Starts the servers. On a busy machine, they may not agree in time: then they are started again.
+async fn start_again(
+    options: &RunOptions,
+    locks: &[LockInfo],
+    network: &Arc<Mutex<()>>,
+) -> anyhow::Result<Box<dyn Shape>> {
+    let mut outcome = guarded(start(options, locks, network)).await;
+    for _ in 1..ATTEMPTS {
+        if outcome.is_err() {
+            outcome = guarded(start(options, locks, network)).await;
         }
-        Ok(())
     }
-
-    /// Lets all workers end.
-    async fn end(&mut self) -> anyhow::Result<()> {
-        for Worker { number, mut child, stdin } in std::mem::take(&mut self.live) {
-            drop(stdin);
-            let status = timeout(LAST_TURNS, child.wait()).await;
-            let status = status.with_context(|| format!("process {number} does not end"))??;
-            anyhow::ensure!(status.success(), "process {number} failed: {status}");
-        }
-        Ok(())
-    }
+    outcome
 }
 
-impl Worker {
-    async fn signal(&self, signal: &str) -> anyhow::Result<()> {
-        let id = self.child.id().context("the worker has ended")?;
-        let status = Command::new("kill").arg(signal).arg(id.to_string()).status().await?;
-        anyhow::ensure!(status.success(), "kill {signal} {id}: {status}");
-        Ok(())
+/// Ends all faults.
+async fn heal(shape: &mut dyn Shape) -> anyhow::Result<()> {
+    let mut outcome = guarded(shape.heal()).await;
+    for _ in 1..ATTEMPTS {
+        if outcome.is_err() {
+            outcome = guarded(shape.heal()).await;
+        }
     }
+    outcome
+}
+
+async fn start(
+    options: &RunOptions,
+    locks: &[LockInfo],
+    network: &Arc<Mutex<()>>,
+) -> anyhow::Result<Box<dyn Shape>> {
+    let level = options.faults;
+    Ok(match options.shape {
+        ShapeName::Single => Box::new(single::Single::start(level, options.redisson > 0).await?),
+        ShapeName::Sentinel => Box::new(sentinel::Sentinel::start(level, Arc::clone(network)).await),
+        ShapeName::Cluster => {
+            let names = locks.iter().map(|lock| lock.name.clone()).collect();
+            Box::new(cluster::Cluster::start(level, names).await)
+        }
+        ShapeName::File => Box::new(file::FileStore::start(level)),
+    })
 }

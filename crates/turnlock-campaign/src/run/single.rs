@@ -1,115 +1,234 @@
-//! One server behind a proxy.
+//! One address: a server that keeps its data, behind a proxy, and a replica that can take its place.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use fastrand::Rng;
+use anyhow::Context as _;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use tokio::time::sleep;
 use turnlock_testkit::{FaultProxy, RedisServer};
 
-use crate::history::What;
-use crate::recorder::Recorder;
+use super::network;
+use super::server::{self, execute, until_info};
+use super::shape::{Fault, Injection, Level, Shape};
 
-/// A server that keeps its data over restarts, behind a proxy that loses and delays.
+/// Two servers, of which one is the primary. Clients know the address of the proxy only.
 pub(super) struct Single {
-    server: RedisServer,
-    proxy: FaultProxy,
+    servers: [RedisServer; 2],
+    primary: usize,
+    proxy: Arc<FaultProxy>,
+    level: Level,
+    has_redisson: bool,
+    /// How far the clocks of the servers are ahead of this machine's.
+    clock: i64,
 }
 
-/// The faults of a single server under which exclusion is promised.
-const FAULTS: [&str; 9] = [
-    "reset",
-    "black_hole",
-    "delay",
-    "half_open",
-    "kill_pubsub",
-    "pause_server",
-    "restart",
-    "script_flush",
-    "refuse_connections",
+/// Every acknowledged write survives a kill.
+const ARGS: [&str; 10] = [
+    "--appendonly",
+    "yes",
+    "--appendfsync",
+    "always",
+    "--repl-diskless-sync-delay",
+    "0",
+    "--busy-reply-threshold",
+    "200",
+    "--loading-process-events-interval-bytes",
+    "1024",
 ];
 
+/// Slows down loading: microseconds for each key, with [`FILLING`] keys.
+const SLOW_LOADING: [&str; 2] = ["--key-load-delay", "300"];
+
+const FILLING: &str = "for n = 1, 3000 do redis.call('SET', 'filler:' .. n, n) end";
+
+const PROMISED: [&str; 5] = ["pause_server", "restart_aof", "loading", "busy_script", "demotion"];
+const LOSING: [&str; 3] = ["restart_snapshot", "restart_empty", "promote_stale"];
+
 impl Single {
-    pub(super) async fn start() -> Self {
-        let server = RedisServer::start_with(&["--appendonly", "yes", "--appendfsync", "always"]).await;
-        let proxy = FaultProxy::start(server.port()).await;
-        Self { server, proxy }
+    pub(super) async fn start(level: Level, has_redisson: bool) -> anyhow::Result<Self> {
+        let servers = [start_server().await, start_server().await];
+        execute(&servers[0], &["EVAL", FILLING, "0"]).await?;
+        let proxy = Arc::new(FaultProxy::start(servers[0].port()).await);
+        let single = Self { servers, primary: 0, proxy, level, has_redisson, clock: 0 };
+        single.follow().await?;
+        Ok(single)
     }
 
-    pub(super) fn url(&self) -> String {
+    fn primary(&self) -> &RedisServer {
+        &self.servers[self.primary]
+    }
+
+    fn replica(&self) -> &RedisServer {
+        &self.servers[1 - self.primary]
+    }
+
+    /// Makes the other server a replica, and waits until it is up to date.
+    async fn follow(&self) -> anyhow::Result<()> {
+        let port = self.primary().port().to_string();
+        until_info(self.replica(), "persistence", "loading:0").await?;
+        execute(self.replica(), &["REPLICAOF", "127.0.0.1", &port]).await?;
+        until_info(self.primary(), "replication", "state=online").await
+    }
+
+    /// Restarts the primary after a kill, with further arguments.
+    async fn restart(&mut self, down: Duration, args: &[&str]) {
+        let primary = &mut self.servers[self.primary];
+        primary.stop().await;
+        sleep(down).await;
+        let args = [&ARGS, args].concat();
+        primary.restart_with(args.iter().map(ToString::to_string).collect()).await;
+    }
+
+    /// Restarts the primary with data of an older time, or none.
+    async fn restart_with_older(&mut self, down: Duration, file: &str) -> anyhow::Result<()> {
+        self.restart(down, &["--appendonly", "no", "--dbfilename", file]).await;
+        until_info(self.primary(), "persistence", "loading:0").await?;
+        execute(self.primary(), &["CONFIG", "SET", "appendonly", "yes"]).await?;
+        until_info(self.primary(), "persistence", "aof_rewrite_in_progress:0").await
+    }
+
+    /// Moves the address to the other server, whose role changes before.
+    fn move_address(&mut self, fault: &mut Injection<'_>) {
+        self.primary = 1 - self.primary;
+        self.proxy.redirect_to(self.primary().port());
+        if fault.rng.bool() {
+            self.proxy.reset_all();
+        }
+    }
+
+    fn step_clock(&mut self, seconds: i64) {
+        self.clock += seconds;
+        let clock = self.clock;
+        self.servers.iter_mut().for_each(|server| server.set_clock_ahead(clock));
+    }
+
+    async fn inject_one(&mut self, fault: &mut Injection<'_>) -> anyhow::Result<()> {
+        match fault.name {
+            "pause_server" => {
+                fault.begin("");
+                self.primary().pause();
+                fault.last().await;
+                self.primary().resume();
+            }
+            "restart_aof" => {
+                fault.begin("kill -9");
+                self.restart(fault.lasts / 4, &[]).await;
+                until_info(self.primary(), "persistence", "loading:0").await?;
+            }
+            "loading" => {
+                // So that it loads keys, and not all commands since the start.
+                execute(self.primary(), &["BGREWRITEAOF"]).await?;
+                until_info(self.primary(), "persistence", "aof_rewrite_in_progress:0").await?;
+                fault.begin("");
+                self.restart(Duration::ZERO, &SLOW_LOADING).await;
+                until_info(self.primary(), "persistence", "loading:0").await?;
+                // It may become a replica, and load again.
+                execute(self.primary(), &["CONFIG", "SET", "key-load-delay", "0"]).await?;
+            }
+            "busy_script" => {
+                fault.begin("");
+                let script = self.primary().query::<()>(&["EVAL", "while true do end", "0"]);
+                let kill = async {
+                    sleep(Duration::from_millis(300) + fault.lasts).await;
+                    execute(self.primary(), &["SCRIPT", "KILL"]).await
+                };
+                tokio::join!(script, kill).1?;
+            }
+            "demotion" => {
+                fault.begin("");
+                execute(self.primary(), &["FAILOVER", "TIMEOUT", "5000"]).await?;
+                until_info(self.replica(), "replication", "role:master").await?;
+                // Meanwhile, clients find a replica at the address.
+                sleep(fault.lasts / 5).await;
+                self.move_address(fault);
+            }
+            "clock_back" => {
+                fault.begin("by a second");
+                self.step_clock(-1);
+            }
+            "clock_forward" => {
+                fault.begin("by two seconds");
+                self.step_clock(2);
+            }
+            "restart_snapshot" => {
+                execute(self.primary(), &["SAVE"]).await?;
+                fault.begin("");
+                fault.last().await;
+                self.restart_with_older(Duration::ZERO, "dump.rdb").await?;
+            }
+            "restart_empty" => {
+                fault.begin("");
+                self.restart_with_older(fault.lasts / 4, "none.rdb").await?;
+            }
+            "promote_stale" => {
+                fault.begin("");
+                execute(self.replica(), &["REPLICAOF", "NO", "ONE"]).await?;
+                fault.last().await;
+                self.move_address(fault);
+            }
+            _ => return server::inject(self.primary(), fault).await,
+        }
+        // For the next one, the replica is up to date.
+        self.follow().await
+    }
+
+    async fn heal_all(&mut self) -> anyhow::Result<()> {
+        network::heal(&self.proxy);
+        for server in &mut self.servers {
+            if !server.is_running() {
+                server.restart_with(ARGS.iter().map(ToString::to_string).collect()).await;
+            }
+            server.resume();
+            until_info(server, "persistence", "loading:0").await?;
+            server::heal(server).await?;
+        }
+        execute(self.primary(), &["REPLICAOF", "NO", "ONE"]).await?;
+        self.proxy.redirect_to(self.primary().port());
+        self.follow().await.context("the replica follows")
+    }
+}
+
+async fn start_server() -> RedisServer {
+    if RedisServer::clock_shift_missing().is_some() {
+        RedisServer::start_with(&ARGS).await
+    } else {
+        RedisServer::start_with_clock(&ARGS).await
+    }
+}
+
+impl Shape for Single {
+    fn url(&self) -> String {
         self.proxy.url()
     }
 
-    /// Injects one fault, and ends it.
-    pub(super) async fn disturb(&mut self, recorder: &Recorder, rng: &mut Rng) {
-        let name = FAULTS[rng.usize(..FAULTS.len())];
-        let lasts = Duration::from_millis(if rng.bool() { rng.u64(10..500) } else { rng.u64(500..5_000) });
-        recorder.record(0, What::fault(name, &format!("{lasts:?}"), false));
-        match name {
-            "reset" => self.proxy.reset_all(),
-            "black_hole" => {
-                self.proxy.black_hole();
-                sleep(lasts).await;
-                self.proxy.pass();
-            }
-            "delay" => {
-                self.proxy.delay(lasts / 20);
-                sleep(lasts).await;
-                self.proxy.pass();
-            }
-            // New connections are refused, and those that are open get nothing.
-            "half_open" => {
-                self.proxy.refuse(true);
-                self.proxy.black_hole();
-                sleep(lasts).await;
-                self.proxy.refuse(false);
-                self.proxy.pass();
-            }
-            "kill_pubsub" => drop(self.server.query::<i64>(&["CLIENT", "KILL", "TYPE", "pubsub"]).await),
-            "pause_server" => {
-                self.server.pause();
-                sleep(lasts).await;
-                self.server.resume();
-            }
-            "restart" => {
-                self.server.stop().await;
-                sleep(lasts / 4).await;
-                self.server.restart().await;
-            }
-            "script_flush" => drop(self.server.query::<String>(&["SCRIPT", "FLUSH"]).await),
-            _ => {
-                self.proxy.refuse(true);
-                self.proxy.reset_all();
-                sleep(lasts).await;
-                self.proxy.refuse(false);
-            }
+    fn faults(&self) -> Vec<Fault> {
+        let mut faults = Fault::all(&[&PROMISED[..], &server::FAULTS].concat());
+        // A clock that goes back, and data that is lost, together let tokens fall.
+        let name = if self.level == Level::All { "clock_forward" } else { "clock_back" };
+        let own_clock = "Redisson ends leases of permits, those of others too, by its own clock";
+        let missing = self.has_redisson.then(|| own_clock.to_owned()).or(RedisServer::clock_shift_missing());
+        faults.push(Fault { name, missing });
+        if self.level == Level::All {
+            faults.extend(Fault::all(&LOSING));
         }
-        recorder.record(0, What::fault(name, "", true));
+        faults
     }
 
-    pub(super) async fn heal(&mut self) {
-        self.proxy.refuse(false);
-        self.proxy.pass();
-        if !self.server.is_running() {
-            self.server.restart().await;
-        }
+    fn network(&self) -> Vec<Arc<FaultProxy>> {
+        vec![Arc::clone(&self.proxy)]
     }
 
-    /// The keys that are left and should not be. Those of semaphores, clients and requests stay.
-    pub(super) async fn held(&self) -> Vec<String> {
-        let keys = self
-            .server
-            .query::<Vec<String>>(&["KEYS", "*"])
-            .await
-            .unwrap_or_else(|error| vec![error.to_string()]);
-        let mut keys: Vec<_> = keys.into_iter().filter(|key| !is_kept(key)).collect();
-        keys.sort();
-        keys
+    fn inject<'a>(&'a mut self, fault: &'a mut Injection<'_>) -> BoxFuture<'a, anyhow::Result<()>> {
+        self.inject_one(fault).boxed()
     }
-}
 
-/// Returns `true` for keys that outlast the holds: numbers of permits, tokens and records that expire.
-fn is_kept(key: &str) -> bool {
-    ["semaphore-", "permits-", "turnlock_", "{", "redisson_lock_token"]
-        .iter()
-        .any(|start| key.starts_with(start))
+    fn heal(&mut self) -> BoxFuture<'_, anyhow::Result<()>> {
+        self.heal_all().boxed()
+    }
+
+    fn left(&self) -> BoxFuture<'_, anyhow::Result<Vec<String>>> {
+        server::left(self.primary()).boxed()
+    }
 }

@@ -72,6 +72,7 @@ async fn work(config: WorkerConfig, is_ending: watch::Receiver<bool>) -> anyhow:
         recorder,
         replicas,
         watchdog_ms,
+        is_quick: true,
         is_ending,
     };
     while workload.prepare().await.is_err() && !*workload.is_ending.borrow() {
@@ -80,10 +81,21 @@ async fn work(config: WorkerConfig, is_ending: watch::Receiver<bool>) -> anyhow:
     let mut rng = Rng::with_seed(seed);
     let tasks: Vec<_> =
         (0..tasks).map(|_| tokio::spawn(workload.clone().run(u32::MAX, rng.fork()))).collect();
+    // The store may lose the number of permits.
+    let preparing = tokio::spawn({
+        let workload = workload.clone();
+        async move {
+            loop {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                let _ = workload.prepare().await;
+            }
+        }
+    });
     for task in tasks {
         task.await?;
     }
     workload.acquire_each().await;
+    preparing.abort();
     let _ = workload.client().shutdown(Duration::from_secs(10)).await;
     workload.recorder.record(process, What::Process { is: ProcessState::ShutDown });
     io::stdout().flush()?;

@@ -108,6 +108,7 @@ impl Processes {
                 recorder: Arc::clone(&this.recorder),
                 replicas: this.replicas,
                 watchdog_ms: this.watchdog_ms,
+                is_quick: false,
                 is_ending: this.is_ending.subscribe(),
             };
             this.record(number, What::Process { is: ProcessState::Started });

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::servers::connected_client::ConnectedClient;
@@ -39,12 +39,21 @@ impl FaultProxy {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
         let listener = listener.expect("a loopback port is free for the proxy");
         let port = listener.local_addr().expect("a listener has an address").port();
+        Self::serve(port, upstream_port, Incoming::Listener(listener))
+    }
+
+    /// Starts a proxy without a port of its own. It serves the connections that arrive on the channel.
+    pub(crate) fn of_connections(connections: mpsc::UnboundedReceiver<TcpStream>) -> Self {
+        Self::serve(0, 0, Incoming::Channel(connections))
+    }
+
+    fn serve(port: u16, upstream_port: u16, incoming: Incoming) -> Self {
         let state = watch::Sender::new(ProxyState { mode: Mode::Pass, refuse: false, resets: 0 });
         let trigger = Arc::new(FaultTrigger::new());
         let connected = Arc::new(AtomicUsize::new(0));
         let upstream = Arc::new(AtomicU16::new(upstream_port));
         let accepting = accept(
-            listener,
+            incoming,
             Arc::clone(&upstream),
             state.subscribe(),
             Arc::clone(&trigger),
@@ -156,8 +165,29 @@ impl Drop for FaultProxy {
     }
 }
 
+/// Where the connections of clients come from.
+#[derive(Debug)]
+enum Incoming {
+    Listener(TcpListener),
+    Channel(mpsc::UnboundedReceiver<TcpStream>),
+}
+
+impl Incoming {
+    /// Returns the next connection. `None` if a client closed before it was accepted.
+    async fn next(&mut self) -> Option<TcpStream> {
+        match self {
+            Self::Listener(listener) => listener.accept().await.ok().map(|(client, _)| client),
+            Self::Channel(connections) => match connections.recv().await {
+                Some(client) => Some(client),
+                // There is no sender any more.
+                None => std::future::pending().await,
+            },
+        }
+    }
+}
+
 async fn accept(
-    listener: TcpListener,
+    mut incoming: Incoming,
     upstream: Arc<AtomicU16>,
     states: watch::Receiver<ProxyState>,
     trigger: Arc<FaultTrigger>,
@@ -166,9 +196,8 @@ async fn accept(
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
-            accepted = listener.accept() => {
-                // A client may close before it is accepted.
-                let Ok((client, _)) = accepted else { continue };
+            accepted = incoming.next() => {
+                let Some(client) = accepted else { continue };
                 if !states.borrow().refuse {
                     let connected = ConnectedClient::new(&connected);
                     let (upstream, trigger) = (Arc::clone(&upstream), Arc::clone(&trigger));

@@ -5,7 +5,8 @@
 //! - [`Calls`] counts the commands that a server has run.
 //! - [`ReplicaSet`], [`SentinelSet`], [`ClusterSet`] and [`TlsServer`] are deployments of several servers or
 //!   with TLS. [`Shared`](crate::Shared) lets many tests use one of them.
-//! - [`FaultProxy`] is a TCP proxy that loses, delays or holds requests and replies.
+//! - [`FaultProxy`] is a TCP proxy that loses, delays or holds requests and replies. [`Front`] has one for each source of
+//!   connections.
 //! - [`Redisson`], [`PyLock`] and [`NodeRedlock`] run other lock libraries in processes that a test drives.
 
 mod build_cache;
@@ -16,6 +17,7 @@ mod delay_queue;
 mod deployments;
 mod fault_proxy;
 mod fault_trigger;
+mod front;
 mod held_request;
 mod interop;
 mod login;
@@ -26,10 +28,12 @@ mod redis_server;
 mod server_config;
 mod server_program;
 mod socket;
+mod socket_owner;
 
 pub use calls::Calls;
 pub use deployments::{Certificates, ClusterSet, ReplicaSet, SentinelSet, SlotMigration, TlsServer};
 pub use fault_proxy::FaultProxy;
+pub use front::{Front, Minority};
 pub use interop::{NodeRedlock, PeerError, PeerThread, PendingReply, PyLock, Redisson};
 pub use login::Login;
 pub use redis_server::RedisServer;

@@ -82,9 +82,15 @@ impl RedisServer {
         Self::start_as(ServerConfig { clock_ahead: Some(seconds), ..ServerConfig::default() }).await
     }
 
+    /// Starts a server with further arguments whose wall clock can be [set](Self::set_clock_ahead).
+    pub async fn start_with_clock(args: &[&str]) -> Self {
+        Self::start_as(ServerConfig { clock_ahead: Some(0), ..ServerConfig::with_args(args) }).await
+    }
+
     /// Sets the wall clock to `seconds` ahead of this machine's, also after restarts.
     ///
-    /// The server must have been started with [`start_with_clock_ahead`](Self::start_with_clock_ahead).
+    /// The server must have been started with [`start_with_clock_ahead`](Self::start_with_clock_ahead) or
+    /// [`start_with_clock`](Self::start_with_clock).
     pub fn set_clock_ahead(&mut self, seconds: i64) {
         assert!(self.config.clock_ahead.is_some(), "the server was not started with a shifted clock");
         self.config.clock_ahead = Some(seconds);
@@ -204,8 +210,8 @@ impl RedisServer {
         }
     }
 
-    /// Restarts the server with other arguments.
-    pub(crate) async fn restart_with(&mut self, args: Vec<String>) {
+    /// Restarts the server with other arguments after the default ones, also for later restarts.
+    pub async fn restart_with(&mut self, args: Vec<String>) {
         self.config.args = args;
         self.restart().await;
     }

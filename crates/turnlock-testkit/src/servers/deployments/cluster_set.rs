@@ -1,9 +1,11 @@
 //! A Redis cluster.
 
+use std::net::Ipv4Addr;
+
 use redis::RedisResult;
 
 use crate::servers::server_config::ServerConfig;
-use crate::{RedisServer, ServerProgram};
+use crate::{Front, Minority, RedisServer, ServerProgram};
 
 use super::cluster_view::{ClusterView, Member};
 use super::replication::Replication;
@@ -22,6 +24,8 @@ const SLOTS: u16 = 16_384;
 #[derive(Debug)]
 pub struct ClusterSet {
     nodes: Vec<RedisServer>,
+    /// Empty if clients and replicas connect to the nodes' own ports.
+    fronts: Vec<Front>,
 }
 
 impl ClusterSet {
@@ -42,6 +46,23 @@ impl ClusterSet {
 
     /// Starts a cluster with nodes of this program.
     pub async fn start_of(program: ServerProgram, args: &[&str]) -> Self {
+        Self::run(program, args, Vec::new()).await
+    }
+
+    /// Starts a cluster whose clients and replicas reach the nodes through [`fronts`](Self::fronts).
+    ///
+    /// The nodes have a bus between them, which has no front. The fronts run in the caller's runtime.
+    pub async fn start_behind_fronts(args: &[&str]) -> Self {
+        let sources: Vec<_> = (0..NODES).map(source).collect();
+        let minority = Minority::default();
+        let mut fronts = Vec::new();
+        for _ in 0..NODES {
+            fronts.push(Front::start(&sources, &minority).await);
+        }
+        Self::run(ServerProgram::Installed, args, fronts).await
+    }
+
+    async fn run(program: ServerProgram, args: &[&str], fronts: Vec<Front>) -> Self {
         let defaults = [
             "--cluster-enabled",
             "yes",
@@ -59,12 +80,36 @@ impl ClusterSet {
         // The default would be an ephemeral port.
         config.second_port = Some("--cluster-port");
         let mut nodes = Vec::new();
-        for _ in 0..NODES {
-            nodes.push(RedisServer::start_as(config.clone()).await);
+        for number in 0..NODES {
+            let mut config = config.clone();
+            if let Some(front) = fronts.get(number) {
+                // Otherwise nodes learn the address of another one from where it connects from.
+                config.args.extend(["--cluster-announce-ip".to_owned(), "127.0.0.1".to_owned()]);
+                config.args.extend(["--cluster-announce-port".to_owned(), front.port().to_string()]);
+                config.args.extend(["--replica-announce-port".to_owned(), front.port().to_string()]);
+                config.args.extend(["--bind-source-addr".to_owned(), source(number).to_string()]);
+            }
+            let node = RedisServer::start_as(config).await;
+            if let Some(front) = fronts.get(number) {
+                front.lead_to(node.port());
+            }
+            nodes.push(node);
         }
-        let set = Self { nodes };
+        let set = Self { nodes, fronts };
         set.join().await;
         set
+    }
+
+    /// Returns the front of each node. Its sources are the clients and the nodes, in this order.
+    ///
+    /// Empty unless the cluster was started [behind fronts](Self::start_behind_fronts).
+    pub fn fronts(&self) -> &[Front] {
+        &self.fronts
+    }
+
+    /// Returns the port at which others know a node.
+    fn known_port(&self, number: usize) -> u16 {
+        self.fronts.get(number).map_or_else(|| self.nodes[number].port(), Front::port)
     }
 
     /// Joins the nodes to one cluster.
@@ -74,10 +119,9 @@ impl ClusterSet {
             execute(node, &["CLUSTER", "ADDSLOTSRANGE", &first.to_string(), &(end - 1).to_string()]).await;
             execute(node, &["CLUSTER", "SET-CONFIG-EPOCH", &(number + 1).to_string()]).await;
         }
-        let (first, rest) = self.nodes.split_first().expect("nodes");
-        for node in rest {
-            let (port, bus) = (node.port().to_string(), node.second_port().to_string());
-            execute(first, &["CLUSTER", "MEET", "127.0.0.1", &port, &bus]).await;
+        for (number, node) in self.nodes.iter().enumerate().skip(1) {
+            let (port, bus) = (self.known_port(number).to_string(), node.second_port().to_string());
+            execute(&self.nodes[0], &["CLUSTER", "MEET", "127.0.0.1", &port, &bus]).await;
         }
         until("all nodes know each other", async || {
             self.views().await.is_some_and(|views| views.iter().all(knows_all))
@@ -93,7 +137,8 @@ impl ClusterSet {
 
     /// Returns the URL: `redis+cluster://HOST:PORT,…` with all nodes.
     pub fn url(&self) -> String {
-        let nodes: Vec<_> = self.nodes.iter().map(|node| node.addr().to_string()).collect();
+        let nodes: Vec<_> =
+            (0..NODES).map(|number| format!("127.0.0.1:{}", self.known_port(number))).collect();
         format!("redis+cluster://{}", nodes.join(","))
     }
 
@@ -190,7 +235,11 @@ impl ClusterSet {
     }
 
     fn running(&self) -> impl Iterator<Item = &RedisServer> {
-        self.nodes.iter().filter(|node| node.is_running())
+        self.running_numbers().map(|number| &self.nodes[number])
+    }
+
+    fn running_numbers(&self) -> impl Iterator<Item = usize> {
+        (0..NODES).filter(|number| self.nodes[*number].is_running())
     }
 
     async fn views(&self) -> Option<Vec<ClusterView>> {
@@ -210,16 +259,17 @@ impl ClusterSet {
             best = best.max(owner);
         }
         let (_, port) = best?;
-        self.nodes.iter().position(|node| node.port() == port)
+        (0..NODES).find(|number| self.known_port(*number) == port)
     }
 
     async fn is_healthy(&self) -> RedisResult<bool> {
         let Some(views) = self.views().await else { return Ok(false) };
         let layout = views[0].layout();
-        for (view, node) in views.iter().zip(self.running()) {
+        for (view, number) in views.iter().zip(self.running_numbers()) {
+            let node = &self.nodes[number];
             let info: String = node.probe(&["CLUSTER", "INFO"]).await?;
-            let is_known_healthy = |other: &RedisServer| {
-                let member = view.at(other.port());
+            let is_known_healthy = |other: usize| {
+                let member = view.at(self.known_port(other));
                 member.is_some_and(|member| {
                     member.is_healthy() && (member.is_master() || member.master.is_some())
                 })
@@ -228,17 +278,17 @@ impl ClusterSet {
                 || !info.contains(&format!("cluster_slots_ok:{SLOTS}"))
                 || view.layout() != layout
                 || view.0.iter().filter(|member| member.is_master() && member.is_healthy()).count() != MASTERS
-                || !self.running().all(is_known_healthy)
+                || !self.running_numbers().all(is_known_healthy)
             {
                 return Ok(false);
             }
-            let is_master = view.at(node.port()).is_some_and(Member::is_master);
+            let is_master = view.at(self.known_port(number)).is_some_and(Member::is_master);
             let replication = Replication::of(node).await?;
-            let partner = &self.nodes[self.partner_of_port(node.port())];
+            let partner = self.partner_of(number);
             let is_complete = if is_master {
-                !partner.is_running() || replication.online.contains(&partner.port())
+                !self.nodes[partner].is_running() || replication.online.contains(&self.known_port(partner))
             } else {
-                replication.follows == Some(partner.port())
+                replication.follows == Some(self.known_port(partner))
             };
             if replication.is_master != is_master || !is_complete {
                 return Ok(false);
@@ -246,17 +296,17 @@ impl ClusterSet {
         }
         Ok(true)
     }
-
-    fn partner_of_port(&self, port: u16) -> usize {
-        let number = self.nodes.iter().position(|node| node.port() == port);
-        self.partner_of(number.expect("a node of this cluster"))
-    }
 }
 
 /// Returns the first slot of a master at the start.
 fn first_slot(number: u16) -> u16 {
     let masters = u32::try_from(MASTERS).expect("a few");
     u16::try_from(u32::from(SLOTS) * u32::from(number) / masters).expect("not above all slots")
+}
+
+/// Returns the address that a node connects from.
+fn source(number: usize) -> Ipv4Addr {
+    Ipv4Addr::new(127, 0, 1, u8::try_from(number + 1).expect("a few"))
 }
 
 fn knows_all(view: &ClusterView) -> bool {

@@ -1,11 +1,11 @@
 //! A master and its replicas, with sentinels.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use crate::servers::server_config::ServerConfig;
-use crate::{Login, RedisServer};
+use crate::{Front, Login, Minority, RedisServer};
 
 use super::replication::Replication;
 use super::sentinel_view::SentinelView;
@@ -46,6 +46,9 @@ pub struct SentinelSet {
     // Dropped first, so that they start no fail-over of the servers that end.
     sentinels: Vec<RedisServer>,
     servers: Vec<RedisServer>,
+    /// In front of the servers, then of the sentinels. Empty if others connect to their own ports.
+    fronts: Vec<Front>,
+    minority: Minority,
     login: Option<Login>,
     down_after: Duration,
     /// The arguments of every server, without those that depend on its role.
@@ -73,27 +76,76 @@ impl SentinelSet {
     ///
     /// With a `login`, the servers accept only that user. The sentinels need no login.
     pub async fn start_with(down_after: Duration, login: Option<&Login>, args: &[&str]) -> Self {
+        Self::run(down_after, login, args, (Vec::new(), Minority::default())).await
+    }
+
+    /// Starts a set in which clients, servers and sentinels reach each other through [`fronts`](Self::fronts).
+    ///
+    /// The fronts run in the caller's runtime.
+    pub async fn start_behind_fronts(down_after: Duration, args: &[&str]) -> Self {
+        let sources: Vec<_> = (0..2 * SIZE).map(source).collect();
+        let minority = Minority::default();
+        let mut fronts = Vec::new();
+        for _ in 0..2 * SIZE {
+            fronts.push(Front::start(&sources, &minority).await);
+        }
+        Self::run(down_after, None, args, (fronts, minority)).await
+    }
+
+    async fn run(
+        down_after: Duration,
+        login: Option<&Login>,
+        args: &[&str],
+        (fronts, minority): (Vec<Front>, Minority),
+    ) -> Self {
         // By default the master waits five seconds for further replicas before a sync.
         let args = [&["--repl-diskless-sync-delay", "0"], args].concat();
         let args = args.iter().map(ToString::to_string).collect();
         let (sentinels, servers) = (Vec::new(), Vec::new());
-        let mut set = Self { sentinels, servers, login: login.cloned(), down_after, args };
+        let mut set = Self { sentinels, servers, fronts, minority, login: login.cloned(), down_after, args };
         for number in 0..SIZE {
-            let args = set.args_of_replica((number > 0).then_some(0));
+            let args = set.args_of_server(number, (number > 0).then_some(0));
             let config = ServerConfig { login: login.cloned(), ..ServerConfig::with_args(&args) };
-            set.servers.push(RedisServer::start_as(config).await);
+            let server = RedisServer::start_as(config).await;
+            set.lead_to(number, &server);
+            set.servers.push(server);
         }
         set.wait_online(SIZE - 1).await;
-        for _ in 0..SIZE {
-            let config =
-                ServerConfig { is_sentinel: true, lines: set.sentinel_lines(), ..ServerConfig::default() };
+        for number in 0..SIZE {
+            let lines = set.sentinel_lines(number);
+            let config = ServerConfig { is_sentinel: true, lines, ..ServerConfig::default() };
             let sentinel = RedisServer::start_as(config).await;
-            // Redis before 7.0 lacks the command; everything takes a few seconds longer then.
-            let _ = sentinel.query::<()>(&SHORT_INTERVALS).await;
+            set.lead_to(SIZE + number, &sentinel);
+            set.shorten_intervals(&sentinel).await;
             set.sentinels.push(sentinel);
         }
         set.wait_settled().await;
         set
+    }
+
+    /// Returns the fronts of the servers, then those of the sentinels.
+    ///
+    /// The sources of each are the clients, the servers, the sentinels, and the clients of the
+    /// [minority](Self::minority), in this order. Empty unless the set was started
+    /// [behind fronts](Self::start_behind_fronts).
+    pub fn fronts(&self) -> &[Front] {
+        &self.fronts
+    }
+
+    /// Returns the processes whose clients are the last source of the fronts.
+    pub fn minority(&self) -> &Minority {
+        &self.minority
+    }
+
+    fn lead_to(&self, front: usize, server: &RedisServer) {
+        if let Some(front) = self.fronts.get(front) {
+            front.lead_to(server.port());
+        }
+    }
+
+    /// Returns the port at which others know a server.
+    fn known_port(&self, number: usize) -> u16 {
+        self.fronts.get(number).map_or_else(|| self.servers[number].port(), Front::port)
     }
 
     /// Returns the URL: `redis+sentinel://HOST:PORT,HOST:PORT,HOST:PORT/NAME`.
@@ -107,7 +159,10 @@ impl SentinelSet {
 
     /// Returns the addresses of the sentinels.
     pub fn addresses(&self) -> Vec<SocketAddr> {
-        self.sentinels.iter().map(RedisServer::addr).collect()
+        if self.fronts.is_empty() {
+            return self.sentinels.iter().map(RedisServer::addr).collect();
+        }
+        self.fronts[SIZE..].iter().map(|front| (Ipv4Addr::LOCALHOST, front.port()).into()).collect()
     }
 
     /// Returns the three servers.
@@ -128,6 +183,21 @@ impl SentinelSet {
     /// Returns a sentinel, to stop or restart it.
     pub fn sentinel_mut(&mut self, number: usize) -> &mut RedisServer {
         &mut self.sentinels[number]
+    }
+
+    /// Restarts a sentinel, which has forgotten everything then.
+    pub async fn restart_sentinel(&mut self, number: usize) {
+        self.sentinels[number].restart().await;
+        self.shorten_intervals(&self.sentinels[number]).await;
+    }
+
+    /// Redis before 7.0 lacks the commands; everything takes a few seconds longer then.
+    async fn shorten_intervals(&self, sentinel: &RedisServer) {
+        let _ = sentinel.query::<()>(&SHORT_INTERVALS).await;
+        if !self.fronts.is_empty() {
+            // How often they look at the replicas, which change in every minute of a campaign.
+            let _ = sentinel.query::<()>(&["SENTINEL", "DEBUG", "INFO-PERIOD", "1000"]).await;
+        }
     }
 
     /// Waits until most sentinels agree on a master, and returns its number.
@@ -164,7 +234,7 @@ impl SentinelSet {
     ///
     /// Returns once the set is [settled](Self::wait_settled).
     pub async fn bring_back(&mut self, number: usize) {
-        let args = self.args_of_replica(Some(self.master().await));
+        let args = self.args_of_server(number, Some(self.master().await));
         self.servers[number].restart_with(args).await;
         self.wait_settled().await;
     }
@@ -191,7 +261,7 @@ impl SentinelSet {
         }
         for sentinel in &self.sentinels {
             let Ok(view) = SentinelView::of(sentinel, Self::NAME).await else { return false };
-            let agrees = view.master == self.servers[master].port();
+            let agrees = view.master == self.known_port(master);
             if !agrees || !view.is_healthy || view.replicas.len() != SIZE - 1 || view.others != SIZE - 1 {
                 return false;
             }
@@ -208,11 +278,11 @@ impl SentinelSet {
             if replication.is_master {
                 masters.push((number, replication));
             } else {
-                followers.push((server.port(), replication.follows));
+                followers.push((self.known_port(number), replication.follows));
             }
         }
         let [(number, master)] = &*masters else { return None };
-        let port = self.servers[*number].port();
+        let port = self.known_port(*number);
         let is_online = |(replica, follows): &&(u16, Option<u16>)| {
             *follows == Some(port) && master.online.contains(replica)
         };
@@ -227,32 +297,50 @@ impl SentinelSet {
             }
         }
         let (port, _) = votes.into_iter().find(|(_, votes)| *votes >= QUORUM)?;
-        self.servers.iter().position(|server| server.port() == port)
+        (0..self.servers.len()).find(|number| self.known_port(*number) == port)
     }
 
-    fn args_of_replica(&self, of: Option<usize>) -> Vec<String> {
+    fn args_of_server(&self, number: usize, replica_of: Option<usize>) -> Vec<String> {
         let mut args = self.args.clone();
-        if let Some(master) = of {
-            let port = self.servers[master].port().to_string();
+        if let Some(front) = self.fronts.get(number) {
+            let announced = [("--replica-announce-port", front.port().to_string())];
+            let source = [("--bind-source-addr", source(number).to_string())];
+            args.extend(
+                announced.into_iter().chain(source).flat_map(|(name, value)| [name.to_owned(), value]),
+            );
+        }
+        if let Some(master) = replica_of {
+            let port = self.known_port(master).to_string();
             args.extend(["--replicaof".to_owned(), "127.0.0.1".to_owned(), port]);
         }
         args
     }
 
-    fn sentinel_lines(&self) -> Vec<String> {
+    fn sentinel_lines(&self, number: usize) -> Vec<String> {
         let name = Self::NAME;
+        // Fronts take time too.
+        let failover_timeout = if self.fronts.is_empty() { 1_500 } else { 3_000 };
         let mut lines = vec![
-            format!("sentinel monitor {name} 127.0.0.1 {} {QUORUM}", self.servers[0].port()),
+            format!("sentinel monitor {name} 127.0.0.1 {} {QUORUM}", self.known_port(0)),
             format!("sentinel down-after-milliseconds {name} {}", self.down_after.as_millis()),
-            // Sentinels that cannot agree retry after twice this time.
-            format!("sentinel failover-timeout {name} 1500"),
+            // Sentinels that cannot agree retry after twice this time. A promotion must be seen in it, by an `INFO` once a second.
+            format!("sentinel failover-timeout {name} {failover_timeout}"),
             format!("sentinel parallel-syncs {name} {SIZE}"),
             "sentinel announce-ip 127.0.0.1".to_owned(),
         ];
+        if let Some(front) = self.fronts.get(SIZE + number) {
+            lines.push(format!("sentinel announce-port {}", front.port()));
+            lines.push(format!("bind-source-addr {}", source(SIZE + number)));
+        }
         if let Some(login) = &self.login {
             lines.push(format!("sentinel auth-user {name} {}", login.user()));
             lines.push(format!("sentinel auth-pass {name} {}", login.password()));
         }
         lines
     }
+}
+
+/// Returns the address that a server or, after these, a sentinel connects from.
+fn source(number: usize) -> Ipv4Addr {
+    Ipv4Addr::new(127, 0, 1, u8::try_from(number + 1).expect("a few"))
 }

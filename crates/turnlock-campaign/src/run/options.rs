@@ -1,0 +1,136 @@
+//! The options of a run on real servers.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use crate::history::{LockInfo, LockKind, Promises};
+
+use super::shape::Level;
+
+/// The shortest pause between two faults, in milliseconds.
+pub(crate) const SHORTEST_PAUSE: u64 = 200;
+
+/// How a campaign is run.
+#[derive(Debug, clap::Args)]
+pub(crate) struct RunOptions {
+    /// Where the locks are kept
+    #[arg(long, value_enum, default_value_t = ShapeName::Single)]
+    pub(crate) shape: ShapeName,
+    /// Which faults are injected
+    #[arg(long, value_enum, default_value_t = Level::Promised)]
+    pub(crate) faults: Level,
+    /// Inject only these faults, and no others of `--faults`: names, separated by commas
+    #[arg(long, value_delimiter = ',', value_name = "FAULTS")]
+    pub(crate) only: Vec<String>,
+    /// The longest pause between two faults of servers, of the network or of workers, in milliseconds
+    #[arg(long, default_value_t = 5_000, value_name = "MS")]
+    pub(crate) pause: u64,
+    /// The kinds of locks: `all` that have a lease, or some of
+    /// `lock,fair,fenced,spin,plain,read_write,permits,semaphore,latch`
+    #[arg(long, default_value = "all")]
+    pub(crate) kinds: Kinds,
+    /// How many locks there are of each kind
+    #[arg(long, default_value_t = 6)]
+    pub(crate) locks: u32,
+    /// How long faults are injected, in minutes
+    #[arg(long, default_value_t = 1.0)]
+    pub(crate) minutes: f64,
+    /// Decides which faults are injected, and what the tasks do
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Worker processes
+    #[arg(long, default_value_t = 4)]
+    pub(crate) processes: u32,
+    /// Tasks in each process
+    #[arg(long, default_value_t = 4)]
+    pub(crate) tasks: u32,
+    /// Java processes with Redisson 4.7.0, on the same locks
+    #[arg(long, default_value_t = 0, value_name = "PROCESSES")]
+    pub(crate) redisson: u32,
+    /// Where the histories and the report are written
+    #[arg(long, default_value = "target/campaign", value_name = "DIR")]
+    pub(crate) out: PathBuf,
+}
+
+/// Where the locks are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum ShapeName {
+    /// One address, with a server that keeps its data and one that can take its place
+    Single,
+    /// A primary, two replicas and three sentinels
+    Sentinel,
+    /// Three primaries with a replica each
+    Cluster,
+    /// A file
+    File,
+}
+
+impl RunOptions {
+    /// Checks that the options fit each other.
+    pub(crate) fn validate(&self) -> anyhow::Result<()> {
+        let has_replicas = matches!(self.shape, ShapeName::Sentinel | ShapeName::Cluster);
+        anyhow::ensure!(self.processes > 0 && self.tasks > 0 && self.locks > 0, "there is nothing to do");
+        anyhow::ensure!(
+            !(has_replicas && self.faults == Level::Promised && self.has_unleased()),
+            "permits of a semaphore are not acknowledged by replicas: nothing is promised of them; use --faults all"
+        );
+        anyhow::ensure!(self.pause > SHORTEST_PAUSE, "--pause must be above {SHORTEST_PAUSE}");
+        anyhow::ensure!(
+            self.redisson == 0 || self.shape != ShapeName::File,
+            "Redisson needs a server: it has no store in a file"
+        );
+        Ok(())
+    }
+
+    /// Returns `true` if there are permits that do not return from a killed process.
+    pub(crate) fn has_unleased(&self) -> bool {
+        self.shape != ShapeName::File && self.kinds.0.iter().any(|kind| kind.is_unleased())
+    }
+
+    /// What the run promises.
+    pub(crate) fn promises(&self) -> Promises {
+        let is_single = matches!(self.shape, ShapeName::Single | ShapeName::File);
+        // Redisson counts a grant that no replica has.
+        let exclusion = self.faults == Level::Promised && (is_single || self.redisson == 0);
+        Promises {
+            exclusion,
+            // After a loss of data, those of Redisson start at one.
+            rising_tokens: exclusion || self.redisson == 0,
+            // Replicas acknowledge grants only.
+            data: exclusion && is_single,
+            order: false,
+            delivery: false,
+        }
+    }
+
+    /// The locks of the run.
+    pub(crate) fn lock_infos(&self) -> Vec<LockInfo> {
+        let kinds = self.kinds.0.iter().flat_map(|kind| (0..self.locks).map(move |_| *kind));
+        kinds
+            .enumerate()
+            .map(|(number, kind)| LockInfo {
+                name: format!("{kind:?}-{number}").to_lowercase(),
+                kind,
+                permits: 2,
+            })
+            .collect()
+    }
+}
+
+/// A list of kinds.
+#[derive(Clone, Debug)]
+pub(crate) struct Kinds(Vec<LockKind>);
+
+impl FromStr for Kinds {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "all" {
+            return Ok(Self(LockKind::ALL.into_iter().filter(|kind| !kind.is_unleased()).collect()));
+        }
+        let kind = |word: &str| {
+            serde_json::from_value(word.into()).map_err(|_| format!("{word:?} is not a kind of lock"))
+        };
+        text.split(',').map(kind).collect::<Result<_, _>>().map(Self)
+    }
+}

@@ -1,0 +1,213 @@
+//! A primary with two replicas, and three sentinels.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use tokio::sync::Mutex;
+use tokio::time::sleep;
+use turnlock_testkit::{FaultProxy, Front, Minority, RedisServer, SentinelSet};
+
+use super::network;
+use super::server::{self, execute};
+use super::shape::{Fault, Injection, Level, Shape};
+
+/// The set, and a network between its members that can be cut anywhere.
+pub(super) struct Sentinel {
+    set: SentinelSet,
+    level: Level,
+    /// Held while paths of clients are cut.
+    network: Arc<Mutex<()>>,
+}
+
+/// With two replicas that acknowledge, exclusion is promised under all of these.
+const FAULTS: [&str; 10] = [
+    "fail_over_kill",
+    "fail_over_order",
+    "fail_over_pause",
+    "kill_replica",
+    "pause_replica",
+    "replica_link",
+    "slow_replica",
+    "partition",
+    "pause_sentinel",
+    "restart_sentinel",
+];
+
+/// How long a primary may be silent. On a busy machine, half of it can be the machine.
+const DOWN_AFTER: Duration = Duration::from_millis(1_500);
+
+/// The number of servers, and of sentinels.
+const SIZE: usize = 3;
+
+impl Sentinel {
+    pub(super) async fn start(level: Level, network: Arc<Mutex<()>>) -> Self {
+        let set = SentinelSet::start_behind_fronts(DOWN_AFTER, &[]).await;
+        Self { set, level, network }
+    }
+
+    async fn inject_one(&mut self, fault: &mut Injection<'_>) -> anyhow::Result<()> {
+        let primary = self.set.master().await;
+        let replica = (primary + fault.rng.usize(1..SIZE)) % SIZE;
+        let sentinel = fault.rng.usize(..SIZE);
+        match fault.name {
+            "fail_over_kill" => {
+                fault.begin(&format!("server {primary}"));
+                self.set.kill_master().await;
+                self.set.wait_for_new_master(primary).await;
+                sleep(fault.lasts / 4).await;
+                self.set.bring_back(primary).await;
+            }
+            "fail_over_order" => {
+                fault.begin(&format!("server {primary}"));
+                let sentinel = &self.set.sentinels()[sentinel];
+                execute(sentinel, &["SENTINEL", "FAILOVER", SentinelSet::NAME]).await?;
+                self.set.wait_for_new_master(primary).await;
+            }
+            "fail_over_pause" => {
+                fault.begin(&format!("server {primary}"));
+                self.set.servers()[primary].pause();
+                self.set.wait_for_new_master(primary).await;
+                fault.last().await;
+                self.set.servers()[primary].resume();
+            }
+            "kill_replica" => {
+                fault.begin(&format!("server {replica}"));
+                self.set.server_mut(replica).stop().await;
+                sleep(fault.lasts / 4).await;
+                self.set.bring_back(replica).await;
+            }
+            "pause_replica" => {
+                fault.begin(&format!("server {replica}"));
+                self.set.servers()[replica].pause();
+                fault.last().await;
+                self.set.servers()[replica].resume();
+            }
+            // The replica gets nothing, or gets it late. Clients and sentinels reach all servers.
+            "replica_link" | "slow_replica" => {
+                fault.begin(&format!("server {replica}"));
+                let link = self.set.fronts()[primary].from(1 + replica);
+                if fault.name == "replica_link" {
+                    link.black_hole();
+                } else {
+                    link.delay(fault.lasts / 10);
+                }
+                fault.last().await;
+                link.pass();
+            }
+            "partition" => {
+                let alone = Arc::clone(&self.network).lock_owned().await;
+                fault.begin(&format!("some clients, server {primary} and sentinel {sentinel} on one side"));
+                cut(self.set.fronts(), &[1 + primary, 1 + SIZE + sentinel, 1 + 2 * SIZE]);
+                self.set.wait_for_new_master(primary).await;
+                fault.last().await;
+                mend(self.set.fronts());
+                drop(alone);
+            }
+            "pause_sentinel" => {
+                fault.begin(&format!("sentinel {sentinel}"));
+                self.set.sentinels()[sentinel].pause();
+                fault.last().await;
+                self.set.sentinels()[sentinel].resume();
+            }
+            "restart_sentinel" => {
+                fault.begin(&format!("sentinel {sentinel}"));
+                self.set.sentinel_mut(sentinel).stop().await;
+                sleep(fault.lasts / 4).await;
+                self.set.restart_sentinel(sentinel).await;
+            }
+            "restart_empty" => {
+                fault.begin(&format!("server {primary}"));
+                self.set.server_mut(primary).restart().await;
+            }
+            _ => server::inject(&self.set.servers()[primary], fault).await?,
+        }
+        self.set.wait_settled().await;
+        Ok(())
+    }
+
+    async fn heal_all(&mut self) -> anyhow::Result<()> {
+        mend(self.set.fronts());
+        for process in self.set.servers().iter().chain(self.set.sentinels()) {
+            if process.is_running() {
+                process.resume();
+            }
+        }
+        for number in 0..SIZE {
+            if !self.set.sentinels()[number].is_running() {
+                self.set.restart_sentinel(number).await;
+            }
+        }
+        for number in 0..SIZE {
+            if !self.set.servers()[number].is_running() {
+                self.set.bring_back(number).await;
+            }
+        }
+        self.set.wait_settled().await;
+        for server in self.set.servers() {
+            server::heal(server).await?;
+        }
+        Ok(())
+    }
+
+    async fn primary(&self) -> &RedisServer {
+        &self.set.servers()[self.set.master().await]
+    }
+}
+
+/// Cuts all paths between these members and the others.
+///
+/// Member 0 are most clients, `n + 1` is the one of front `n`, and the last one are the other clients.
+fn cut(fronts: &[Front], side: &[usize]) {
+    for (number, front) in fronts.iter().enumerate() {
+        let is_on_side = side.contains(&(number + 1));
+        for (_, path) in front.sources().enumerate().filter(|(source, _)| side.contains(source) != is_on_side)
+        {
+            path.black_hole();
+        }
+    }
+}
+
+/// Lets everything pass.
+fn mend(fronts: &[Front]) {
+    fronts.iter().flat_map(Front::sources).for_each(|path| network::heal(path));
+}
+
+impl Shape for Sentinel {
+    fn url(&self) -> String {
+        self.set.url()
+    }
+
+    fn replicas(&self) -> u32 {
+        if self.level == Level::Promised { 2 } else { 0 }
+    }
+
+    fn faults(&self) -> Vec<Fault> {
+        let mut faults = Fault::all(&[&FAULTS[..], &server::FAULTS].concat());
+        if self.level == Level::All {
+            faults.extend(Fault::all(&["restart_empty"]));
+        }
+        faults
+    }
+
+    fn network(&self) -> Vec<Arc<FaultProxy>> {
+        self.set.fronts().iter().flat_map(Front::clients).cloned().collect()
+    }
+
+    fn minority(&self) -> Option<Minority> {
+        Some(self.set.minority().clone())
+    }
+
+    fn inject<'a>(&'a mut self, fault: &'a mut Injection<'_>) -> BoxFuture<'a, anyhow::Result<()>> {
+        self.inject_one(fault).boxed()
+    }
+
+    fn heal(&mut self) -> BoxFuture<'_, anyhow::Result<()>> {
+        self.heal_all().boxed()
+    }
+
+    fn left(&self) -> BoxFuture<'_, anyhow::Result<Vec<String>>> {
+        async { server::left(self.primary().await).await }.boxed()
+    }
+}

@@ -1,0 +1,125 @@
+//! The worker processes.
+
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use fastrand::Rng;
+use tokio::io::AsyncWriteExt as _;
+use tokio::process::{Child, ChildStdin, Command};
+use tokio::time::timeout;
+use turnlock_testkit::Minority;
+
+use crate::history::{ProcessState, What};
+use crate::recorder::Recorder;
+
+use super::shape::Injection;
+use super::worker::WorkerConfig;
+
+/// How long workers may take to end after the last fault.
+const LAST_TURNS: Duration = Duration::from_secs(200);
+
+/// Stops one worker for a while, or kills it and starts another one.
+pub(super) const FAULTS: [&str; 2] = ["stop_worker", "kill_worker"];
+
+/// The worker processes of a run.
+pub(super) struct Workers {
+    /// With the number, the seed and the history of no process.
+    config: WorkerConfig,
+    out: PathBuf,
+    /// Where every second process belongs.
+    minority: Option<Minority>,
+    next: u32,
+    live: Vec<Worker>,
+    /// The histories of all processes, also of those that were killed.
+    pub(super) histories: Vec<PathBuf>,
+}
+
+struct Worker {
+    number: u32,
+    child: Child,
+    /// The worker ends when this is closed.
+    stdin: ChildStdin,
+}
+
+impl Workers {
+    /// Starts no process yet. The first one gets the number after `others`.
+    pub(super) fn new(config: WorkerConfig, out: PathBuf, minority: Option<Minority>, others: u32) -> Self {
+        Self { config, out, minority, next: others + 1, live: Vec::new(), histories: Vec::new() }
+    }
+
+    pub(super) async fn start(&mut self, rng: &mut Rng) -> anyhow::Result<()> {
+        let number = self.next;
+        self.next += 1;
+        let history = self.out.join(format!("process-{number}.jsonl"));
+        let config = WorkerConfig {
+            process: number,
+            seed: rng.u64(..),
+            history: history.clone(),
+            ..self.config.clone()
+        };
+        let program = std::env::current_exe().context("the path of this program")?;
+        let mut child =
+            Command::new(program).arg("worker").stdin(Stdio::piped()).kill_on_drop(true).spawn()?;
+        if let Some((minority, pid)) = self.minority.as_ref().zip(child.id())
+            && number.is_multiple_of(2)
+        {
+            minority.add(pid);
+        }
+        let mut stdin = child.stdin.take().context("a pipe to the worker")?;
+        stdin.write_all(format!("{}\n", serde_json::to_string(&config)?).as_bytes()).await?;
+        self.histories.push(history);
+        self.live.push(Worker { number, child, stdin });
+        Ok(())
+    }
+
+    /// Injects a fault of [`FAULTS`], and ends it.
+    pub(super) async fn inject(
+        &mut self,
+        fault: &mut Injection<'_>,
+        recorder: &Recorder,
+    ) -> anyhow::Result<()> {
+        let index = fault.rng.usize(..self.live.len());
+        let number = self.live[index].number;
+        fault.begin(&format!("process {number}"));
+        if fault.name == "stop_worker" {
+            self.live[index].signal("-STOP").await?;
+            recorder.record(number, What::Process { is: ProcessState::Stopped });
+            fault.last().await;
+            recorder.record(number, What::Process { is: ProcessState::Continued });
+            self.live[index].signal("-CONT").await?;
+        } else {
+            let mut worker = self.live.swap_remove(index);
+            // Before it, since the store may notice the end earlier than this program.
+            recorder.record(number, What::Process { is: ProcessState::Killed });
+            worker.child.kill().await?;
+            self.start(fault.rng).await?;
+        }
+        Ok(())
+    }
+
+    /// Lets all workers end, at the same time.
+    pub(super) async fn end(&mut self) -> anyhow::Result<()> {
+        let mut ending = Vec::new();
+        for Worker { number, child, stdin } in std::mem::take(&mut self.live) {
+            drop(stdin);
+            ending.push((number, child));
+        }
+        for (number, mut child) in ending {
+            let status = timeout(LAST_TURNS, child.wait()).await;
+            let status = status.with_context(|| format!("process {number} does not end"))??;
+            anyhow::ensure!(status.success(), "process {number} failed: {status}");
+        }
+        Ok(())
+    }
+}
+
+impl Worker {
+    async fn signal(&self, signal: &str) -> anyhow::Result<()> {
+        let id = self.child.id().context("the worker has ended")?;
+        let status = Command::new("kill").arg(signal).arg(id.to_string()).status().await?;
+        anyhow::ensure!(status.success(), "kill {signal} {id}: {status}");
+        Ok(())
+    }
+}

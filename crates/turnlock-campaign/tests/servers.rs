@@ -1,0 +1,51 @@
+//! A short campaign on real servers of each shape. Each is a libtest-mimic trial.
+//!
+//! A trial whose tools are missing is ignored, with the reason in its name. With `CI` set it fails instead.
+
+use std::time::Duration;
+
+use libtest_mimic::{Arguments, Trial};
+use tokio::process::Command;
+use turnlock_testkit::{RedisServer, TempDir};
+
+/// The time limit of one campaign, on a busy machine.
+const LIMIT: Duration = Duration::from_secs(300);
+
+/// How long faults are injected.
+const MINUTES: &str = "0.13";
+
+/// What a busy machine acquires in that time, at least.
+const ACQUIRED: usize = 60;
+
+fn main() {
+    let mut arguments = Arguments::from_args();
+    // They mostly wait.
+    arguments.test_threads.get_or_insert(4);
+    let server = RedisServer::missing();
+    let trials = vec![
+        campaign("single", server.clone()),
+        campaign("sentinel", server.clone()),
+        campaign("cluster", server),
+        campaign("file", None),
+    ];
+    turnlock_testkit::run(&arguments, trials).exit();
+}
+
+/// Returns the trial of a shape: no rule is broken, and locks are acquired.
+fn campaign(shape: &'static str, missing: Option<String>) -> Trial {
+    let title = format!("a_short_campaign_breaks_no_rule::{shape}");
+    turnlock_testkit::trial(&title, missing, LIMIT, move || async move {
+        let out = TempDir::new();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_campaign"));
+        command
+            .args(["run", "--shape", shape, "--minutes", MINUTES, "--pause", "1500", "--out"])
+            .arg(out.path());
+        let output = command.kill_on_drop(true).output().await.expect("the campaign can be run");
+        let text =
+            [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+        println!("{shape}: {text}");
+        assert!(output.status.success(), "{shape}: {text}");
+        let acquired = text.lines().find_map(|line| line.split_once(" acquired, ")?.0.parse::<usize>().ok());
+        assert!(acquired.is_some_and(|acquired| acquired >= ACQUIRED), "{shape}: {text}");
+    })
+}

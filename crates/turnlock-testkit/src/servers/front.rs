@@ -1,0 +1,116 @@
+//! A port in front of a server, with a fault proxy for each source of connections.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use crate::FaultProxy;
+
+use super::socket_owner;
+
+/// The address of a server that others know: each source of connections has a [`FaultProxy`] of its own.
+///
+/// Servers are told apart by their IP address: each binds its outgoing connections to one (`bind-source-addr`). Connections
+/// from any other address belong to source 0, the clients. Clients of [minority processes](Minority) are the last source.
+#[derive(Debug)]
+pub struct Front {
+    port: u16,
+    lanes: Arc<Vec<Lane>>,
+    acceptor: JoinHandle<()>,
+}
+
+/// The processes whose clients are a source of their own, for all fronts of a deployment.
+#[derive(Clone, Debug, Default)]
+pub struct Minority(Arc<Mutex<Vec<u32>>>);
+
+impl Minority {
+    /// Adds a process. Its connections from now on are of the last source.
+    pub fn add(&self, pid: u32) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(pid);
+    }
+
+    fn has(&self, port: u16) -> bool {
+        let pids = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        !pids.is_empty() && socket_owner::have_socket(&pids, port)
+    }
+}
+
+/// The connections from one source.
+#[derive(Debug)]
+struct Lane {
+    /// `None` for clients of the minority.
+    source: Option<Ipv4Addr>,
+    proxy: Arc<FaultProxy>,
+    connections: mpsc::UnboundedSender<TcpStream>,
+}
+
+impl Front {
+    /// Starts a front whose server is not known yet, for clients and servers at these addresses.
+    pub(crate) async fn start(servers: &[Ipv4Addr], minority: &Minority) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a loopback port is free");
+        let port = listener.local_addr().expect("a listener has an address").port();
+        let mut lanes = Vec::new();
+        let servers = servers.iter().copied().map(Some);
+        for source in [Some(Ipv4Addr::LOCALHOST)].into_iter().chain(servers).chain([None]) {
+            let (connections, receiver) = mpsc::unbounded_channel();
+            let proxy = Arc::new(FaultProxy::of_connections(receiver));
+            lanes.push(Lane { source, proxy, connections });
+        }
+        let lanes = Arc::new(lanes);
+        let acceptor = tokio::spawn(accept(listener, Arc::clone(&lanes), minority.clone()));
+        Self { port, lanes, acceptor }
+    }
+
+    /// Sets the port of the server.
+    pub(crate) fn lead_to(&self, port: u16) {
+        self.lanes.iter().for_each(|lane| lane.proxy.redirect_to(port));
+    }
+
+    /// Returns the port that clients and other servers connect to.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Returns the proxies of all sources: the clients, the servers, the clients of the minority.
+    pub fn sources(&self) -> impl ExactSizeIterator<Item = &Arc<FaultProxy>> {
+        self.lanes.iter().map(|lane| &lane.proxy)
+    }
+
+    /// Returns the proxy for the connections from a source, by its number.
+    pub fn from(&self, source: usize) -> &Arc<FaultProxy> {
+        &self.lanes[source].proxy
+    }
+
+    /// Returns the proxies for the connections of clients.
+    pub fn clients(&self) -> [&Arc<FaultProxy>; 2] {
+        [self.from(0), self.from(self.lanes.len() - 1)]
+    }
+}
+
+impl Drop for Front {
+    fn drop(&mut self) {
+        // The connections belong to the proxies and end with them.
+        self.acceptor.abort();
+    }
+}
+
+/// Passes each connection to the proxy of its source.
+async fn accept(listener: TcpListener, lanes: Arc<Vec<Lane>>, minority: Minority) {
+    loop {
+        // A client may close before it is accepted.
+        let Ok((stream, from)) = listener.accept().await else { continue };
+        let is_client = from.ip() == Ipv4Addr::LOCALHOST;
+        let lane = if is_client && minority.has(from.port()) {
+            lanes.last()
+        } else {
+            lanes.iter().find(|lane| lane.source.map(IpAddr::V4) == Some(from.ip()))
+        };
+        if let Some(lane) = lane.or(lanes.first()) {
+            // The proxy lives as long as the front.
+            let _ = lane.connections.send(stream);
+        }
+    }
+}
