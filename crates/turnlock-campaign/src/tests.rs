@@ -43,7 +43,8 @@ fn no_seed_of_this_commit_breaks_a_rule() {
 fn a_seed_has_the_same_history_each_time() {
     let _alone = ONE_AT_A_TIME.lock();
     fix_hash_keys();
-    for seed in [1, 2, 3] {
+    // The later ones have several locks at once, a majority of servers, and explicit owners.
+    for seed in [1, 2, 3, 8, 317, 618] {
         let run = || sim::run(seed).expect("a runtime").iter().map(ToString::to_string).collect::<Vec<_>>();
         let (one, two) = (run(), run());
         assert!(one.len() > 100, "{}", one.len());

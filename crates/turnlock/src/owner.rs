@@ -132,6 +132,7 @@ impl OwnerHolds {
         replicas: u32,
     ) -> Result<Grant, Error> {
         let _acquiring = tokio::select! {
+            biased;
             acquiring = self.acquiring.lock() => acquiring,
             reason = write.until_lost() => return Err(Error::Lost { name: write.name.to_string(), reason }),
         };

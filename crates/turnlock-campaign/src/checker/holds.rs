@@ -221,7 +221,8 @@ pub(super) fn partitions(events: &[Event]) -> Vec<(u64, u64)> {
 
 /// Returns the holders that the store forgot and that were not told within a lease.
 pub(super) fn untold(info: &LockInfo, holds: &[Hold], partitions: &[(u64, u64)]) -> Vec<String> {
-    if info.kind.is_semaphore() {
+    // A majority of servers may remember a hold that another majority excludes for a while.
+    if info.kind.is_semaphore() || info.kind == LockKind::RedLock {
         return Vec::new();
     }
     let mut found = Vec::new();
@@ -230,8 +231,12 @@ pub(super) fn untold(info: &LockInfo, holds: &[Hold], partitions: &[(u64, u64)])
         current.retain(|other| other.until > hold.from);
         for other in current.iter().filter(|_| hold.until > hold.from) {
             let partition = partitions.iter().find(|(from, to)| (*from..=*to).contains(&hold.from));
-            let forgotten = partition.map_or(hold.from, |(_, end)| *end);
-            if hold.excludes(other) && other.until > forgotten.saturating_add(other.lease + NOTICE) {
+            // In a partition, either of them may be the one that the store has forgotten.
+            let (forgotten, until) = match partition {
+                Some((_, end)) => (*end, other.until.min(hold.until)),
+                None => (hold.from, other.until),
+            };
+            if hold.excludes(other) && until > forgotten.saturating_add(other.lease + NOTICE) {
                 found.push(format!(
                     "{}: op {} was granted at {}, and op {} believed in its hold until {}",
                     info.name, hold.op, hold.from, other.op, other.until

@@ -164,8 +164,8 @@ impl Workload {
         let lease = request.lease_ms.unwrap_or(self.watchdog_ms);
         let hold_for = match rng.u8(..40) {
             _ if self.is_quick && rng.u8(..4) > 0 => rng.u64(..20),
-            0..=33 => rng.u64(..20),
-            34..=37 => rng.u64(..lease),
+            0..=36 => rng.u64(..20),
+            37 | 38 => rng.u64(..lease),
             _ => rng.u64(..lease * 3),
         };
         let reenters = rng.u8(..5) == 0;

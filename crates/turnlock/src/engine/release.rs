@@ -378,6 +378,7 @@ impl Engine {
                     engine.undo_until_settled(claim, limit, Doubt::of_existing_hold(lease_end))
                 });
             tokio::select! {
+                biased;
                 () = replay => {}
                 _ = next_replay.changed() => {}
             }

@@ -190,6 +190,7 @@ impl MultiHeld {
                 None => {}
             }
             let outcome = tokio::select! {
+                biased;
                 Some(outcome) = releases.next() => outcome,
                 () = &mut late, if !is_late => {
                     is_late = true;
