@@ -11,6 +11,9 @@ use serde::{Deserialize, Serialize};
 /// How long a fault may have an effect: a request that arrives late, and the lease that it starts.
 pub(crate) const LONGEST_EFFECT_MS: u64 = 150_000;
 
+/// The same in microseconds, as the times of events.
+pub(crate) const LONGEST_EFFECT: u64 = LONGEST_EFFECT_MS * 1_000;
+
 /// One event of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Event {

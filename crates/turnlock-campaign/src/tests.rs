@@ -7,7 +7,7 @@ use super::*;
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// The number of seeds that CI runs. The same each time.
-const FIXED_SEEDS: u64 = 150;
+const FIXED_SEEDS: u64 = 60;
 
 /// The number of seeds that differ from commit to commit.
 const NEW_SEEDS: u64 = 20;
@@ -57,6 +57,17 @@ fn a_seed_has_the_same_history_each_time() {
 fn every_planted_bug_is_found() {
     let _alone = ONE_AT_A_TIME.lock();
     fix_hash_keys();
-    let missed: Vec<_> = Bug::ALL.into_iter().filter(|bug| first_seed(*bug, 300).is_none()).collect();
+    let missed: Vec<_> = Bug::ALL.into_iter().filter(|bug| !is_found(*bug)).collect();
     assert_eq!(missed, []);
+}
+
+/// Tries the seed that the documentation names, and others if a change of the engine has changed its history.
+fn is_found(bug: Bug) -> bool {
+    let page = include_str!("../../../docs/reliability.md");
+    let row = page.lines().find_map(|line| line.strip_prefix(&format!("| `{bug:?}` | ")));
+    let seed = row.and_then(|row| row.split(' ').next()?.parse().ok()).expect("a row of the table");
+    Bug::plant(Some(bug));
+    let is_found = !judge(seed).violations.is_empty();
+    Bug::plant(None);
+    is_found || first_seed(bug, 300).is_some()
 }

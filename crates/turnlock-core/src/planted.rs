@@ -55,13 +55,11 @@ pub enum Bug {
     EarlyDelayedUnlock,
     /// A reentry does not raise the count on the store.
     ReentryNotCounted,
-    /// A count-down that is sent again counts again.
-    CountedDownTwice,
 }
 
 impl Bug {
     /// All bugs.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 22] = [
         Self::LateLocalEnd,
         Self::NoMargin,
         Self::LeaseFromReply,
@@ -84,7 +82,6 @@ impl Bug {
         Self::MinorityCounts,
         Self::EarlyDelayedUnlock,
         Self::ReentryNotCounted,
-        Self::CountedDownTwice,
     ];
 
     /// Plants the bug in this process, or removes the one that is planted.

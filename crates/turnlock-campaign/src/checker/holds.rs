@@ -1,7 +1,6 @@
 use std::collections::HashMap;
 
-use super::LONGEST_EFFECT;
-use crate::history::{Event, LockInfo, LockKind, Mode, ProcessState, ReleaseBy, Wait, What};
+use crate::history::{Event, LONGEST_EFFECT, LockInfo, LockKind, Mode, ProcessState, ReleaseBy, Wait, What};
 
 /// A hold, as its holder believed it.
 #[derive(Clone, Debug)]

@@ -1,14 +1,13 @@
 use std::collections::HashMap;
 
-use super::LONGEST_EFFECT;
-use crate::history::{Event, LatchAction, What};
+use crate::history::{Event, LONGEST_EFFECT, LatchAction, What};
 
-/// Finds waits that end too early: a latch that was set opens after as many count-downs.
+/// Finds latches that open too early: one that was set opens, and can be set again, after as many count-downs.
 #[derive(Debug, Default)]
 pub(super) struct Latches {
     by_lock: HashMap<usize, Latch>,
-    /// The operations that have not ended, with their latches.
-    pending: HashMap<u64, (usize, Operation)>,
+    /// The operations that have not ended.
+    pending: HashMap<u64, Pending>,
 }
 
 #[derive(Debug, Default)]
@@ -30,15 +29,14 @@ struct Set {
     ended_before: u64,
 }
 
-#[derive(Debug)]
-enum Operation {
-    Set(Set),
-    CountDown,
-    /// The last operation that set the latch before it began.
-    Wait {
-        ms: u64,
-        last_set: Option<Set>,
-    },
+/// An operation that has begun.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    lock: usize,
+    action: LatchAction,
+    /// The last operation that had set the latch.
+    last_set: Option<Set>,
+    ended_before: u64,
 }
 
 impl Latches {
@@ -47,23 +45,14 @@ impl Latches {
         match event.what {
             What::Latch { op, lock, action } => {
                 let latch = self.by_lock.entry(lock).or_default();
-                let operation = match action {
-                    LatchAction::Set { count } => {
-                        Operation::Set(Set { op, count: u64::from(count), ended_before: latch.ended })
-                    }
-                    LatchAction::CountDown => {
-                        latch.begun += 1;
-                        Operation::CountDown
-                    }
-                    LatchAction::Wait { ms } => Operation::Wait { ms, last_set: latch.last_set },
-                };
-                self.pending.insert(op, (lock, operation));
+                latch.begun += u64::from(action == LatchAction::CountDown);
+                let (last_set, ended_before) = (latch.last_set.filter(|_| keeps_data), latch.ended);
+                self.pending.insert(op, Pending { lock, action, last_set, ended_before });
                 None
             }
             What::LatchDone { op, outcome: Some(outcome) } => {
-                let (lock, operation) = self.pending.remove(&op)?;
-                let latch = self.by_lock.entry(lock).or_default();
-                latch.end(op, &operation, outcome, keeps_data)
+                let pending = self.pending.remove(&op)?;
+                self.by_lock.entry(pending.lock).or_default().end(op, pending, outcome)
             }
             _ => None,
         }
@@ -71,26 +60,27 @@ impl Latches {
 }
 
 impl Latch {
-    fn end(&mut self, op: u64, operation: &Operation, outcome: bool, keeps_data: bool) -> Option<String> {
-        match operation {
-            Operation::Set(set) if outcome => self.last_set = Some(*set),
-            Operation::Set(_) => {}
-            Operation::CountDown => self.ended += 1,
-            Operation::Wait { ms, .. } if !outcome => {
+    fn end(&mut self, op: u64, pending: Pending, outcome: bool) -> Option<String> {
+        match pending.action {
+            LatchAction::CountDown => {
+                self.ended += 1;
+                return None;
+            }
+            LatchAction::Wait { ms } if !outcome => {
                 let is_last = ms * 1_000 >= LONGEST_EFFECT;
                 return is_last.then(|| format!("op {op} waited in vain for a latch that was counted down"));
             }
-            Operation::Wait { last_set, .. } => {
-                let set = last_set.filter(|_| keeps_data)?;
-                let counted = self.begun - set.ended_before;
-                return (counted < set.count).then(|| {
-                    format!(
-                        "op {op} passed a latch of {} (op {}) after {counted} count-downs",
-                        set.count, set.op
-                    )
-                });
+            LatchAction::Wait { .. } => {}
+            LatchAction::Set { .. } if !outcome => return None,
+            LatchAction::Set { count } => {
+                let ended_before = pending.ended_before;
+                self.last_set = Some(Set { op, count: u64::from(count), ended_before });
             }
         }
-        None
+        let set = pending.last_set?;
+        let counted = self.begun - set.ended_before;
+        (counted < set.count).then(|| {
+            format!("op {op} found a latch of {} (op {}) open after {counted} count-downs", set.count, set.op)
+        })
     }
 }

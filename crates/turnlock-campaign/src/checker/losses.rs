@@ -1,11 +1,10 @@
 use std::collections::{HashMap, HashSet};
 
-use super::LONGEST_EFFECT;
 use super::holds::Holds;
-use crate::history::{Event, LockInfo, LockKind, What};
+use crate::history::{Event, LONGEST_EFFECT, LockInfo, LockKind, What};
 
 /// The time without a fault after which a holder must know that the server has forgotten its hold.
-const TOLD_AFTER: u64 = 10_000_000;
+const TOLD_AFTER: u64 = 4_000_000;
 
 /// The time in which a fault takes effect after it was recorded.
 const TAKES_EFFECT: u64 = 1_000_000;

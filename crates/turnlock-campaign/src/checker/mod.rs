@@ -10,7 +10,7 @@ mod tokens;
 
 use std::collections::BTreeMap;
 
-use crate::history::{Event, LONGEST_EFFECT_MS, LockInfo, ProcessState, Promises, What};
+use crate::history::{Event, LONGEST_EFFECT, LockInfo, ProcessState, Promises, What};
 use holds::{Holds, overlaps, partitions, untold};
 use latches::Latches;
 use losses::Losses;
@@ -49,9 +49,6 @@ impl Verdict {
         }
     }
 }
-
-/// How long the effects of a fault may last, in microseconds.
-const LONGEST_EFFECT: u64 = LONGEST_EFFECT_MS * 1_000;
 
 /// Checks all rules.
 pub(crate) fn check(events: &[Event]) -> Verdict {
@@ -189,7 +186,7 @@ impl Check<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::{Available, LatchAction, LockKind, Mode, ReleaseBy, Wait};
+    use crate::history::{Available, LONGEST_EFFECT_MS, LatchAction, LockKind, Mode, ReleaseBy, Wait};
 
     fn event(t: u64, what: What) -> Event {
         Event { t, process: 1, what }
@@ -367,8 +364,8 @@ mod tests {
             events.sort_by_key(|event| event.t);
             check(&events).violations.len()
         };
-        assert_eq!((violations(8, 2), violations(14, 2)), (0, 1), "ten seconds after the fault");
-        assert_eq!((violations(14, 6), violations(34, 30)), (0, 1), "the lease");
+        assert_eq!((violations(5, 2), violations(7, 2)), (0, 1), "four seconds after the fault");
+        assert_eq!((violations(7, 6), violations(34, 31)), (0, 1), "the lease");
     }
 
     #[test]

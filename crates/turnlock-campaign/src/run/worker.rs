@@ -72,7 +72,7 @@ async fn work(config: WorkerConfig, is_ending: watch::Receiver<bool>) -> anyhow:
         recorder,
         replicas,
         watchdog_ms,
-        is_quick: true,
+        long_holds: 3,
         is_ending,
     };
     while workload.prepare().await.is_err() && !*workload.is_ending.borrow() {

@@ -19,6 +19,8 @@ pub(crate) struct Plan {
     /// The number of replicas that must acknowledge a grant.
     pub(crate) replicas: u32,
     pub(crate) watchdog_ms: u64,
+    /// How many of 100 holds last long.
+    pub(crate) long_holds: u8,
     /// The longest usual delay of a message, in milliseconds.
     pub(crate) delay_ms: u64,
     /// The longest time between two faults, in milliseconds.
@@ -162,11 +164,12 @@ impl Plan {
             seed,
             processes: rng.u32(2..=4),
             tasks: rng.u32(1..=4),
-            turns: rng.u32(40..=200),
+            turns: if is_calm { rng.u32(10..=40) } else { rng.u32(40..=200) },
             deployments: if is_red_lock { 3 } else { 1 },
             locks: kinds.into_iter().enumerate().map(lock).collect(),
             replicas,
             watchdog_ms: if is_calm { rng.u64(20_000..=30_000) } else { rng.u64(1_500..=6_000) },
+            long_holds: if is_calm { 30 } else { 7 },
             delay_ms: rng.u64(1..=8),
             calm_ms: if is_calm { rng.u64(20_000..=40_000) } else { rng.u64(200..=4_000) },
             faults,

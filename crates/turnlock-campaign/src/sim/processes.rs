@@ -31,6 +31,7 @@ pub(super) struct Processes {
     turns: u32,
     replicas: u32,
     watchdog_ms: u64,
+    long_holds: u8,
     state: Mutex<State>,
     task_ended: Notify,
     is_ending: watch::Sender<bool>,
@@ -65,6 +66,7 @@ impl Processes {
             turns: plan.turns,
             replicas: plan.replicas,
             watchdog_ms: plan.watchdog_ms,
+            long_holds: plan.long_holds,
             state: Mutex::new(state),
             task_ended: Notify::new(),
             is_ending: watch::Sender::new(false),
@@ -108,7 +110,7 @@ impl Processes {
                 recorder: Arc::clone(&this.recorder),
                 replicas: this.replicas,
                 watchdog_ms: this.watchdog_ms,
-                is_quick: false,
+                long_holds: this.long_holds,
                 is_ending: this.is_ending.subscribe(),
             };
             this.record(number, What::Process { is: ProcessState::Started });

@@ -168,7 +168,7 @@ impl Log {
         let old = entry.executed - OLD;
         self.entries.push(entry);
         // Rarely, since all entries move.
-        if self.entries.len() % 256 == 0 {
+        if self.entries.len().is_multiple_of(256) {
             let count = self.entries.partition_point(|entry| entry.executed <= old);
             self.entries.drain(..count).for_each(|entry| entry.replay(&mut self.base));
             self.before += count;

@@ -64,8 +64,8 @@ pub(crate) struct Workload {
     pub(crate) replicas: u32,
     /// The lease of a lock that is renewed.
     pub(crate) watchdog_ms: u64,
-    /// Most holds are short, so that there are many of them.
-    pub(crate) is_quick: bool,
+    /// How many of 100 holds last long. Short ones make many acquisitions.
+    pub(crate) long_holds: u8,
     /// Whether the last faults are over, and tasks end.
     pub(crate) is_ending: watch::Receiver<bool>,
 }
@@ -162,10 +162,9 @@ impl Workload {
         };
         let Some(acquired) = self.acquire(request, cancel).await? else { return Ok(()) };
         let lease = request.lease_ms.unwrap_or(self.watchdog_ms);
-        let hold_for = match rng.u8(..40) {
-            _ if self.is_quick && rng.u8(..4) > 0 => rng.u64(..20),
-            0..=36 => rng.u64(..20),
-            37 | 38 => rng.u64(..lease),
+        let hold_for = match rng.u8(..100) {
+            number if number >= self.long_holds => rng.u64(..20),
+            number if number % 3 > 0 => rng.u64(..lease),
             _ => rng.u64(..lease * 3),
         };
         let reenters = rng.u8(..5) == 0;

@@ -1,7 +1,6 @@
 use super::requests::Requests;
 use super::{CounterOp, Model, Notification, Now, Reply, Snapshot, Step};
 use crate::OwnerId;
-use crate::planted::Bug;
 
 /// The state of a latch: a count that goes down to zero once, and the replies to recent requests.
 ///
@@ -16,8 +15,7 @@ pub struct LatchState {
 impl LatchState {
     /// Performs an operation on the count. A repeated request gets the reply of the first.
     pub fn perform(&mut self, now: Now, op: CounterOp, request: &OwnerId) -> (i64, Notification) {
-        let is_forgotten = Bug::CountedDownTwice.is_planted();
-        if let Some(reply) = self.answers.outcome(now.moment, request).filter(|_| !is_forgotten) {
+        if let Some(reply) = self.answers.outcome(now.moment, request) {
             return (reply, Notification::None);
         }
         let (reply, notification) = match op {
