@@ -8,8 +8,11 @@ use libtest_mimic::{Arguments, Trial};
 use tokio::process::Command;
 use turnlock_testkit::{RedisServer, TempDir};
 
-/// The time limit of one campaign, on a busy machine.
-const LIMIT: Duration = Duration::from_secs(300);
+/// The time limit of a trial, on a busy machine.
+const LIMIT: Duration = Duration::from_secs(600);
+
+/// How often servers may not recover. Such a campaign shows nothing.
+const ATTEMPTS: u32 = 3;
 
 /// How long faults are injected.
 const MINUTES: &str = "0.13";
@@ -20,7 +23,7 @@ const ACQUIRED: usize = 60;
 fn main() {
     let mut arguments = Arguments::from_args();
     // They mostly wait.
-    arguments.test_threads.get_or_insert(4);
+    arguments.test_threads.get_or_insert(2);
     let server = RedisServer::missing();
     let trials = vec![
         campaign("single", server.clone()),
@@ -35,17 +38,27 @@ fn main() {
 fn campaign(shape: &'static str, missing: Option<String>) -> Trial {
     let title = format!("a_short_campaign_breaks_no_rule::{shape}");
     turnlock_testkit::trial(&title, missing, LIMIT, move || async move {
-        let out = TempDir::new();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_campaign"));
-        command
-            .args(["run", "--shape", shape, "--minutes", MINUTES, "--pause", "1500", "--out"])
-            .arg(out.path());
-        let output = command.kill_on_drop(true).output().await.expect("the campaign can be run");
-        let text =
-            [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+        let (mut is_success, mut text) = run(shape).await;
+        for _ in 1..ATTEMPTS {
+            // It is about the servers, and not about locks: a violation is reported all the same.
+            if text.contains("the deployment does not recover") {
+                println!("void: {shape}: {text}");
+                (is_success, text) = run(shape).await;
+            }
+        }
         println!("{shape}: {text}");
-        assert!(output.status.success(), "{shape}: {text}");
+        assert!(is_success, "{shape}: {text}");
         let acquired = text.lines().find_map(|line| line.split_once(" acquired, ")?.0.parse::<usize>().ok());
         assert!(acquired.is_some_and(|acquired| acquired >= ACQUIRED), "{shape}: {text}");
     })
+}
+
+/// Runs a campaign. Returns whether it succeeded, and its output.
+async fn run(shape: &str) -> (bool, String) {
+    let out = TempDir::new();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_campaign"));
+    command.args(["run", "--shape", shape, "--minutes", MINUTES, "--pause", "1500", "--out"]).arg(out.path());
+    let output = command.kill_on_drop(true).output().await.expect("the campaign can be run");
+    let text = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    (output.status.success(), text.concat())
 }

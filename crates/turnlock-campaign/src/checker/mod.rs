@@ -74,6 +74,21 @@ pub(crate) fn check(events: &[Event]) -> Verdict {
     check.finish(events)
 }
 
+/// Returns the holds that exclude each other and overlap, also if the run did not come to its end.
+pub(crate) fn find_overlaps(events: &[Event]) -> Vec<String> {
+    let Some(What::Run { promises, locks, .. }) = events.first().map(|event| &event.what) else {
+        return Vec::new();
+    };
+    let mut holds = Holds::new(locks.len(), promises.data);
+    for event in events {
+        holds.add(event);
+    }
+    // Until when a hold without an end was believed in is unknown.
+    holds.open.clear();
+    holds.finish(0);
+    locks.iter().zip(&holds.ended).flat_map(|(info, holds)| overlaps(info, holds)).collect()
+}
+
 struct Check<'a> {
     promises: Promises,
     locks: &'a [LockInfo],

@@ -30,6 +30,7 @@ use tokio::sync::Mutex;
 use tokio::time::sleep;
 use turnlock_store::clock;
 
+use crate::checker;
 use crate::history::{self, Event, LockInfo, ProcessState, What};
 use crate::recorder::Recorder;
 use lanes::Lanes;
@@ -103,8 +104,13 @@ pub(crate) async fn run(options: &RunOptions) -> anyhow::Result<Vec<Event>> {
     // Of events at one time, those of the run itself come first.
     events.sort_by_key(|event| (event.t, event.process));
     history::write_file(&events, &options.out.join("history.jsonl"))?;
-    outcome?;
-    healed.context("the deployment does not recover")?;
+    if let Err(error) = outcome.and(healed) {
+        // Requests may fail then, and locks may be left. But no holds may overlap.
+        let overlaps =
+            if options.promises().exclusion { checker::find_overlaps(&events) } else { Vec::new() };
+        anyhow::ensure!(overlaps.is_empty(), "holds overlap: {overlaps:#?}");
+        return Err(error.context("the deployment does not recover"));
+    }
     ended?;
     Ok(events)
 }
