@@ -14,6 +14,9 @@ pub(crate) const LONGEST_EFFECT_MS: u64 = 150_000;
 /// The same in microseconds, as the times of events.
 pub(crate) const LONGEST_EFFECT: u64 = LONGEST_EFFECT_MS * 1_000;
 
+/// The shape of a run on simulated time.
+pub(crate) const SIMULATION: &str = "simulation";
+
 /// One event of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Event {

@@ -40,6 +40,11 @@ impl Recorder {
         Self { start: Moment::from_micros(start), to: Mutex::new(To::File(file)), next_op }
     }
 
+    /// When the run started, in microseconds of the local clock.
+    pub(crate) fn start_micros(&self) -> u64 {
+        self.start.as_micros()
+    }
+
     /// The number for the next acquire.
     pub(crate) fn next_op(&self) -> u64 {
         self.next_op.fetch_add(1, Ordering::Relaxed)

@@ -34,6 +34,13 @@ pub(super) struct Acquire {
     pub(super) began: u64,
 }
 
+impl Acquire {
+    /// Returns `true` if it is for an explicit owner.
+    pub(super) fn has_owner(&self) -> bool {
+        self.owner_number.is_some()
+    }
+}
+
 /// The requests and the holds of a history.
 #[derive(Debug)]
 pub(super) struct Holds {
@@ -235,7 +242,9 @@ pub(super) fn untold(info: &LockInfo, holds: &[Hold], partitions: &[(u64, u64)])
                 Some((_, end)) => (*end, other.until.min(hold.until)),
                 None => (hold.from, other.until),
             };
-            if hold.excludes(other) && until > forgotten.saturating_add(other.lease + NOTICE) {
+            // The guards of an explicit owner share a lease.
+            let is_plain = other.owner_number.is_none();
+            if is_plain && hold.excludes(other) && until > forgotten.saturating_add(other.lease + NOTICE) {
                 found.push(format!(
                     "{}: op {} was granted at {}, and op {} believed in its hold until {}",
                     info.name, hold.op, hold.from, other.op, other.until

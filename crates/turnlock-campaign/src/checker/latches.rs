@@ -14,7 +14,7 @@ pub(super) struct Latches {
 struct Latch {
     /// Count-downs that have begun.
     begun: u64,
-    /// Count-downs that have ended. Those without a reply never do: they may take effect at any time.
+    /// Count-downs that have ended. Those without a reply may take effect for a while.
     ended: u64,
     /// The last operation that set it.
     last_set: Option<Set>,
@@ -34,6 +34,7 @@ struct Set {
 struct Pending {
     lock: usize,
     action: LatchAction,
+    began: u64,
     /// The last operation that had set the latch.
     last_set: Option<Set>,
     ended_before: u64,
@@ -46,8 +47,15 @@ impl Latches {
             What::Latch { op, lock, action } => {
                 let latch = self.by_lock.entry(lock).or_default();
                 latch.begun += u64::from(action == LatchAction::CountDown);
-                let (last_set, ended_before) = (latch.last_set.filter(|_| keeps_data), latch.ended);
-                self.pending.insert(op, Pending { lock, action, last_set, ended_before });
+                // A count-down without a reply does not arrive later than this.
+                let is_over = |other: &&Pending| {
+                    other.lock == lock
+                        && other.action == LatchAction::CountDown
+                        && other.began + LONGEST_EFFECT < event.t
+                };
+                let over = self.pending.values().filter(is_over).count() as u64;
+                let (last_set, ended_before) = (latch.last_set.filter(|_| keeps_data), latch.ended + over);
+                self.pending.insert(op, Pending { lock, action, began: event.t, last_set, ended_before });
                 None
             }
             What::LatchDone { op, outcome: Some(outcome) } => {

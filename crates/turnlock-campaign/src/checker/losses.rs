@@ -41,8 +41,9 @@ impl Losses {
                 if FORGETTING.contains(&fault.as_str()) {
                     for (op, hold) in &holds.open {
                         let Some(acquire) = holds.acquires.get(op) else { continue };
-                        // A majority of servers may remember it.
-                        if locks[acquire.lock].kind != LockKind::RedLock && hold.from < event.t {
+                        // A majority of servers may remember it. The guards of an explicit owner share a lease.
+                        let is_plain = locks[acquire.lock].kind != LockKind::RedLock && !acquire.has_owner();
+                        if is_plain && hold.from < event.t {
                             let lease = acquire.lease_ms.unwrap_or(watchdog_ms) * 1_000;
                             self.forgotten.entry(*op).or_insert((event.t, lease));
                         }

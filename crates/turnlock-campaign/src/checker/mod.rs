@@ -10,7 +10,7 @@ mod tokens;
 
 use std::collections::BTreeMap;
 
-use crate::history::{Event, LONGEST_EFFECT, LockInfo, ProcessState, Promises, What};
+use crate::history::{Event, LONGEST_EFFECT, LockInfo, ProcessState, Promises, SIMULATION, What};
 use holds::{Holds, overlaps, partitions, untold};
 use latches::Latches;
 use losses::Losses;
@@ -52,12 +52,14 @@ impl Verdict {
 
 /// Checks all rules.
 pub(crate) fn check(events: &[Event]) -> Verdict {
-    let Some(What::Run { promises, watchdog_ms, locks, .. }) = events.first().map(|event| &event.what) else {
+    let run = events.first().map(|event| &event.what);
+    let Some(What::Run { promises, watchdog_ms, locks, shape, .. }) = run else {
         let violations = vec!["the history does not begin with a run".to_owned()];
         return Verdict { violations, ..Verdict::default() };
     };
     let mut check = Check {
         promises: *promises,
+        is_simulation: shape == SIMULATION,
         locks,
         holds: Holds::new(locks.len(), promises.data),
         last_fault: None,
@@ -91,6 +93,7 @@ pub(crate) fn find_overlaps(events: &[Event]) -> Vec<String> {
 
 struct Check<'a> {
     promises: Promises,
+    is_simulation: bool,
     locks: &'a [LockInfo],
     holds: Holds,
     last_fault: Option<u64>,
@@ -108,11 +111,16 @@ impl Check<'_> {
             What::Process { is: ProcessState::Stopped | ProcessState::Killed } => {
                 self.last_fault = Some(event.t);
             }
+            // A real process that starts can make others slow.
+            What::Process { is: ProcessState::Started } if !self.is_simulation => {
+                self.last_fault = Some(event.t);
+            }
             What::Process { is: ProcessState::Stuck } => {
                 self.violation(format!("tasks of process {} do not end", event.process));
             }
             What::Healed => self.is_healed = true,
-            What::Granted { .. } => self.verdict.acquired += 1,
+            // Those at the end are not under faults.
+            What::Granted { op, .. } if !self.holds.is_last(*op) => self.verdict.acquired += 1,
             What::Busy { op } if self.is_healed && self.holds.is_last(*op) => {
                 self.violation(format!("op {op} did not get the free lock after all faults"));
             }

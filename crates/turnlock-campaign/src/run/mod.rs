@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! RunOptions -> a Shape (single, sentinel, cluster, file), Workers
-//! lanes      -> faults of the servers, of the network and of the workers, two at a time
+//! Injectors  -> faults of the servers, of the network and of the workers, two at a time
 //! ```
 
 mod cluster;
 mod file;
-mod lanes;
+mod injectors;
 mod network;
 mod options;
 mod redisson;
@@ -28,12 +28,11 @@ use anyhow::Context as _;
 use fastrand::Rng;
 use tokio::sync::Mutex;
 use tokio::time::sleep;
-use turnlock_store::clock;
 
 use crate::checker;
 use crate::history::{self, Event, LockInfo, ProcessState, What};
 use crate::recorder::Recorder;
-use lanes::Lanes;
+use injectors::Injectors;
 pub(crate) use options::RunOptions;
 use options::ShapeName;
 use redisson::JavaWorkers;
@@ -76,7 +75,7 @@ pub(crate) async fn run(options: &RunOptions) -> anyhow::Result<Vec<Event>> {
         replicas: shape.replicas(),
         watchdog_ms: WATCHDOG_MS,
         history: PathBuf::new(),
-        start: clock::now().as_micros() - recorder.at(clock::now()),
+        start: recorder.start_micros(),
     };
     let mut workers = Workers::new(config, options.out.clone(), shape.minority(), options.redisson);
     for _ in 0..options.processes {
@@ -85,8 +84,8 @@ pub(crate) async fn run(options: &RunOptions) -> anyhow::Result<Vec<Event>> {
     // Before the first fault, the permits of semaphores are set.
     sleep(Duration::from_secs(1)).await;
     let lasts = Duration::from_secs_f64(options.minutes * 60.0);
-    let lanes = Lanes::new(&recorder, Instant::now() + lasts, options, &network);
-    let outcome = lanes.run(&mut *shape, &mut workers, &mut rng).await;
+    let injectors = Injectors::new(&recorder, Instant::now() + lasts, options, &network);
+    let (of_servers, of_workers) = injectors.run(&mut *shape, &mut workers, &mut rng).await;
     let healed = heal(&mut *shape).await;
     recorder.record(0, What::Healed);
     let ended = java.end().await.and(workers.end().await);
@@ -104,7 +103,8 @@ pub(crate) async fn run(options: &RunOptions) -> anyhow::Result<Vec<Event>> {
     // Of events at one time, those of the run itself come first.
     events.sort_by_key(|event| (event.t, event.process));
     history::write_file(&events, &options.out.join("history.jsonl"))?;
-    if let Err(error) = outcome.and(healed) {
+    of_workers?;
+    if let Err(error) = of_servers.and(healed) {
         // Requests may fail then, and locks may be left. But no holds may overlap.
         let overlaps =
             if options.promises().exclusion { checker::find_overlaps(&events) } else { Vec::new() };

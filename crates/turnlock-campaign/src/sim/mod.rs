@@ -16,7 +16,7 @@ use tokio::time::{sleep, timeout};
 use turnlock_core::{Kind, LockName};
 use turnlock_store::simulation::Simulation;
 
-use crate::history::{Available, Event, LockInfo, LockKind, What};
+use crate::history::{Available, Event, LockInfo, LockKind, SIMULATION, What};
 use crate::recorder::Recorder;
 use nemesis::Nemesis;
 use plan::Plan;
@@ -45,7 +45,7 @@ async fn simulate(plan: Plan) -> Vec<Event> {
     let recorder = Arc::new(Recorder::new());
     let run = What::Run {
         seed: plan.seed,
-        shape: "simulation".to_owned(),
+        shape: SIMULATION.to_owned(),
         promises: plan.promises(),
         watchdog_ms: plan.watchdog_ms,
         locks: plan.locks.clone(),

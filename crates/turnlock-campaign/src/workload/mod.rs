@@ -178,7 +178,7 @@ impl Workload {
         if inner.is_some() {
             self.record_count(&acquired, request, 2).await;
         }
-        self.write(&acquired);
+        self.write(&acquired, request);
         let lost = tokio::select! {
             biased;
             reason = acquired.held.lost() => Some(reason),
@@ -192,7 +192,7 @@ impl Workload {
             }
             // A holder that was not told writes with its old token.
             if rng.bool() {
-                self.write(&acquired);
+                self.write(&acquired, request);
             }
         }
         if let Some(inner) = inner {
@@ -240,7 +240,12 @@ impl Workload {
     }
 
     /// Writes with the token of a fenced lock.
-    fn write(&self, acquired: &Acquired) {
+    ///
+    /// Other guards of an explicit owner have other tokens, at the same time.
+    fn write(&self, acquired: &Acquired, request: Request) {
+        if request.owner_number.is_some() {
+            return;
+        }
         for (member, &op) in acquired.ops.iter().enumerate() {
             if let (_, Some(token)) = acquired.held.identity(member) {
                 self.record(What::Write { op, token });

@@ -18,7 +18,7 @@ use super::socket_owner;
 #[derive(Debug)]
 pub struct Front {
     port: u16,
-    lanes: Arc<Vec<Lane>>,
+    sources: Arc<Vec<Source>>,
     acceptor: JoinHandle<()>,
 }
 
@@ -40,9 +40,9 @@ impl Minority {
 
 /// The connections from one source.
 #[derive(Debug)]
-struct Lane {
+struct Source {
     /// `None` for clients of the minority.
-    source: Option<Ipv4Addr>,
+    address: Option<Ipv4Addr>,
     proxy: Arc<FaultProxy>,
     connections: mpsc::UnboundedSender<TcpStream>,
 }
@@ -52,21 +52,21 @@ impl Front {
     pub(crate) async fn start(servers: &[Ipv4Addr], minority: &Minority) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a loopback port is free");
         let port = listener.local_addr().expect("a listener has an address").port();
-        let mut lanes = Vec::new();
+        let mut sources = Vec::new();
         let servers = servers.iter().copied().map(Some);
-        for source in [Some(Ipv4Addr::LOCALHOST)].into_iter().chain(servers).chain([None]) {
+        for address in [Some(Ipv4Addr::LOCALHOST)].into_iter().chain(servers).chain([None]) {
             let (connections, receiver) = mpsc::unbounded_channel();
             let proxy = Arc::new(FaultProxy::of_connections(receiver));
-            lanes.push(Lane { source, proxy, connections });
+            sources.push(Source { address, proxy, connections });
         }
-        let lanes = Arc::new(lanes);
-        let acceptor = tokio::spawn(accept(listener, Arc::clone(&lanes), minority.clone()));
-        Self { port, lanes, acceptor }
+        let sources = Arc::new(sources);
+        let acceptor = tokio::spawn(accept(listener, Arc::clone(&sources), minority.clone()));
+        Self { port, sources, acceptor }
     }
 
     /// Sets the port of the server.
     pub(crate) fn lead_to(&self, port: u16) {
-        self.lanes.iter().for_each(|lane| lane.proxy.redirect_to(port));
+        self.sources.iter().for_each(|source| source.proxy.redirect_to(port));
     }
 
     /// Returns the port that clients and other servers connect to.
@@ -76,17 +76,17 @@ impl Front {
 
     /// Returns the proxies of all sources: the clients, the servers, the clients of the minority.
     pub fn sources(&self) -> impl ExactSizeIterator<Item = &Arc<FaultProxy>> {
-        self.lanes.iter().map(|lane| &lane.proxy)
+        self.sources.iter().map(|source| &source.proxy)
     }
 
     /// Returns the proxy for the connections from a source, by its number.
     pub fn from(&self, source: usize) -> &Arc<FaultProxy> {
-        &self.lanes[source].proxy
+        &self.sources[source].proxy
     }
 
     /// Returns the proxies for the connections of clients.
     pub fn clients(&self) -> [&Arc<FaultProxy>; 2] {
-        [self.from(0), self.from(self.lanes.len() - 1)]
+        [self.from(0), self.from(self.sources.len() - 1)]
     }
 }
 
@@ -98,19 +98,19 @@ impl Drop for Front {
 }
 
 /// Passes each connection to the proxy of its source.
-async fn accept(listener: TcpListener, lanes: Arc<Vec<Lane>>, minority: Minority) {
+async fn accept(listener: TcpListener, sources: Arc<Vec<Source>>, minority: Minority) {
     loop {
         // A client may close before it is accepted.
         let Ok((stream, from)) = listener.accept().await else { continue };
         let is_client = from.ip() == Ipv4Addr::LOCALHOST;
-        let lane = if is_client && minority.has(from.port()) {
-            lanes.last()
+        let source = if is_client && minority.has(from.port()) {
+            sources.last()
         } else {
-            lanes.iter().find(|lane| lane.source.map(IpAddr::V4) == Some(from.ip()))
+            sources.iter().find(|source| source.address.map(IpAddr::V4) == Some(from.ip()))
         };
-        if let Some(lane) = lane.or(lanes.first()) {
+        if let Some(source) = source.or(sources.first()) {
             // The proxy lives as long as the front.
-            let _ = lane.connections.send(stream);
+            let _ = source.connections.send(stream);
         }
     }
 }

@@ -24,9 +24,6 @@ use crate::clock;
 use crate::error::{Error, IntoError, LostReason};
 use turnlock_store::{Failure, StepReply, TypedCall};
 
-/// The releases of a replay that are under way at the same time.
-const REPLAYED_AT_ONCE: usize = 256;
-
 /// Releases on the store what ended guards held.
 ///
 /// The first request needs no allocation beside that of the store. What rarely follows is boxed.
@@ -363,7 +360,8 @@ impl Engine {
 
     /// Sends the recent releases again: another server has taken over, or the same one has restarted.
     ///
-    /// The next replay ends this one and repeats it, so that a server that changes often causes no pile of replays.
+    /// The next replay ends this one, so that a server that changes often causes no pile of replays. It repeats what is among
+    /// the latest releases then; a hold that is not ends with its lease.
     pub(super) fn replay_recent_releases(self: &Arc<Self>) {
         let (releases, mut next_replay) = self.recent_releases.begin_replay(clock::now());
         if releases.is_empty() {
@@ -373,10 +371,9 @@ impl Engine {
         let engine = Arc::clone(self);
         self.background.spawn(async move {
             let limit = engine.settings.usual_limit();
-            let replay =
-                stream::iter(releases).for_each_concurrent(REPLAYED_AT_ONCE, |(claim, lease_end)| {
-                    engine.undo_until_settled(claim, limit, Doubt::of_existing_hold(lease_end))
-                });
+            let replay = stream::iter(releases).for_each_concurrent(None, |(claim, lease_end)| {
+                engine.undo_until_settled(claim, limit, Doubt::of_existing_hold(lease_end))
+            });
             tokio::select! {
                 biased;
                 () = replay => {}

@@ -119,7 +119,7 @@ impl MultiHeld {
         Instant::now() + rest
     }
 
-    /// As [`valid_until`](Self::valid_until), by the clock of the leases. After that moment, it stays the same.
+    /// As [`valid_until`](Self::valid_until), by the clock of the leases, also after that moment.
     pub(super) fn valid_until_moment(&self) -> Moment {
         let now = clock::now();
         // A member whose loss was reported before its end does not count.

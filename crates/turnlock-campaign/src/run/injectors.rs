@@ -20,8 +20,8 @@ use super::workers::{self, Workers};
 /// How many faults of a deployment in a row may end in an error.
 const LIMIT_OF_ERRORS: u32 = 5;
 
-/// Three lanes of faults, each of which has one at a time.
-pub(super) struct Lanes<'a> {
+/// Injects faults of servers, of the network and of workers: one of each at a time.
+pub(super) struct Injectors<'a> {
     recorder: &'a Recorder,
     end: Instant,
     options: &'a RunOptions,
@@ -30,7 +30,7 @@ pub(super) struct Lanes<'a> {
     at_once: Semaphore,
 }
 
-impl<'a> Lanes<'a> {
+impl<'a> Injectors<'a> {
     pub(super) fn new(
         recorder: &'a Recorder,
         end: Instant,
@@ -40,21 +40,21 @@ impl<'a> Lanes<'a> {
         Self { recorder, end, options, network, at_once: Semaphore::new(2) }
     }
 
-    /// Injects faults until the end. Prints which ones cannot be injected.
+    /// Injects faults until the end. Prints which ones cannot be injected. Returns the errors of servers and of workers.
     pub(super) async fn run(
         &self,
         shape: &mut dyn Shape,
         workers: &mut Workers,
         rng: &mut Rng,
-    ) -> anyhow::Result<()> {
+    ) -> (anyhow::Result<()>, anyhow::Result<()>) {
         let paths = shape.network();
         let [mut first, mut second, mut third] = [rng.fork(), rng.fork(), rng.fork()];
-        let outcome = tokio::join!(
+        let (of_servers, (), of_workers) = tokio::join!(
             self.run_servers(shape, &mut first),
             self.run_network(&paths, &mut second),
             self.run_workers(workers, &mut third),
         );
-        outcome.0.and(outcome.2)
+        (of_servers, of_workers)
     }
 
     async fn run_servers(&self, shape: &mut dyn Shape, rng: &mut Rng) -> anyhow::Result<()> {
