@@ -158,13 +158,18 @@ impl MultiHeld {
             let remaining = |(_, guard): &(usize, Guard)| {
                 Some(Arc::clone(guard.hold())).filter(|hold| hold.lost().is_none())
             };
-            let holds: Vec<_> = self.hold.state.lock().guards.iter().filter_map(remaining).collect();
-            let mut ends: FuturesUnordered<_> = holds.iter().map(|hold| hold.until_lost()).collect();
-            if ends.is_empty() {
-                // Released.
+            let (holds, is_released): (Vec<_>, _) = {
+                let state = self.hold.state.lock();
+                (state.guards.iter().filter_map(remaining).collect(), state.guards.is_empty())
+            };
+            if is_released {
                 return std::future::pending().await;
             }
-            select(ends.next(), joined).await;
+            let mut ends: FuturesUnordered<_> = holds.iter().map(|hold| hold.until_lost()).collect();
+            // Without any, all of them have ended since the check above.
+            if !ends.is_empty() {
+                select(ends.next(), joined).await;
+            }
         }
     }
 
@@ -217,5 +222,38 @@ fn gravity(error: &Error) -> u8 {
         Error::Lost { .. } => 2,
         Error::InDoubt { .. } | Error::Unavailable { .. } => 0,
         _ => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+    use futures_util::future::join_all;
+
+    use super::*;
+    use crate::{Client, MultiLock};
+
+    #[tokio::test]
+    async fn a_loss_is_reported_to_all_who_ask_while_the_leases_end() {
+        let client = Client::connect("memory://").await.expect("a store");
+        for round in 0..60 {
+            // One member: several that have the same end are rare on this store.
+            let member = client.lock(&format!("member-{round}")).with_lease(Duration::from_millis(50));
+            let lock = MultiLock::new([member]).expect("a valid member");
+            let guard = lock.lock().await.expect("free");
+            let rest = guard.valid_until().saturating_duration_since(Instant::now());
+            tokio::time::sleep(rest.saturating_sub(Duration::from_millis(2))).await;
+            // One after the other, so that one of them asks at the very end.
+            let mut waiting = Vec::new();
+            loop {
+                let mut lost = Box::pin(guard.lost());
+                if lost.as_mut().now_or_never().is_some() {
+                    break;
+                }
+                waiting.push(lost);
+            }
+            let all = tokio::time::timeout(Duration::from_secs(20), join_all(waiting)).await;
+            assert!(all.is_ok(), "a future waits for ever, in round {round}");
+        }
     }
 }
