@@ -14,6 +14,9 @@ pub(crate) const LONGEST_EFFECT_MS: u64 = 150_000;
 /// The same in microseconds, as the times of events.
 pub(crate) const LONGEST_EFFECT: u64 = LONGEST_EFFECT_MS * 1_000;
 
+/// How long after its grant a lock may be handed over inside a process.
+pub(crate) const HAND_OVER_WINDOW_MS: u64 = 10;
+
 /// The shape of a run on simulated time.
 pub(crate) const SIMULATION: &str = "simulation";
 
@@ -117,6 +120,10 @@ pub(crate) enum What {
     },
     Process {
         is: ProcessState,
+    },
+    /// How much memory the process has, in KiB.
+    Memory {
+        kib: u64,
     },
     /// A fault begins or, after `ends`, is over.
     Fault {

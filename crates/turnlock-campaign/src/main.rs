@@ -4,6 +4,7 @@
 
 mod checker;
 mod history;
+mod planted;
 mod recorder;
 mod report;
 mod run;
@@ -20,9 +21,9 @@ use std::time::Instant;
 use clap::{Parser, Subcommand};
 use parking_lot::Mutex;
 use turnlock_core::name::fix_hash_keys;
-use turnlock_core::planted::Bug;
 
 use checker::Verdict;
+use history::Event;
 
 /// Runs turnlock under faults, records what happens, and checks it.
 #[derive(Debug, Parser)]
@@ -49,11 +50,13 @@ enum Command {
         #[arg(long, value_name = "FILE")]
         history: Option<PathBuf>,
     },
-    /// Plants bugs, one after the other, and says which seed of the simulation finds each
+    /// Plants bugs, one after the other, and says which seed of the simulation, or which run, finds each
     Planted {
         /// Tries so many seeds for each bug
         #[arg(long, default_value_t = 2_000)]
         seeds: u64,
+        /// Plants these only
+        bugs: Vec<String>,
     },
     /// Runs worker processes on real servers under faults
     Run(run::RunOptions),
@@ -77,11 +80,9 @@ fn main() -> anyhow::Result<ExitCode> {
     match Arguments::parse().command {
         Command::Sim { seed: Some(seed), history, .. } => simulate_one(seed, history),
         Command::Sim { seed: None, seeds, from, history } => search_and_report(from, seeds, history),
-        Command::Planted { seeds } => find_planted(seeds),
+        Command::Planted { seeds, bugs } => planted::find(&bugs, seeds),
         Command::Run(options) => {
-            let runtime =
-                tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-            let events = runtime.block_on(run::run(&options))?;
+            let events = run_on_servers(&options)?;
             let verdict = checker::check(&events);
             let page = report::write(&events, &verdict, report::commit().as_deref(), &options.out)?;
             println!("report: {}", page.display());
@@ -97,6 +98,12 @@ fn main() -> anyhow::Result<ExitCode> {
     }
 }
 
+/// Runs a campaign on real servers. Returns its history.
+fn run_on_servers(options: &run::RunOptions) -> anyhow::Result<Vec<Event>> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    runtime.block_on(run::run(options))
+}
+
 /// Prints a verdict. Returns the exit code.
 fn report(verdict: &Verdict) -> ExitCode {
     println!(
@@ -105,6 +112,9 @@ fn report(verdict: &Verdict) -> ExitCode {
     );
     let faults: Vec<_> = verdict.faults.iter().map(|(fault, count)| format!("{fault} {count}")).collect();
     println!("faults: {}", faults.join(", "));
+    if verdict.memory_kib > 0 {
+        println!("memory of a process: at most {} KiB", verdict.memory_kib);
+    }
     for violation in &verdict.violations {
         println!("VIOLATION {violation}");
     }
@@ -119,37 +129,6 @@ fn simulate_one(seed: u64, to: Option<PathBuf>) -> anyhow::Result<ExitCode> {
         history::write(&events, &mut io::stdout().lock())?;
     }
     Ok(report(&checker::check(&events)))
-}
-
-/// Plants each bug, and searches for the first seed that finds it.
-fn find_planted(seeds: u64) -> anyhow::Result<ExitCode> {
-    anyhow::ensure!(
-        cfg!(debug_assertions),
-        "this build has no switch for bugs: build it with debug assertions"
-    );
-    let mut missed = 0;
-    println!("| bug | seed | violation |\n|---|--:|---|");
-    for bug in Bug::ALL {
-        if let Some((seed, violation)) = first_seed(bug, seeds) {
-            println!("| {bug:?} | {seed} | {violation} |");
-        } else {
-            missed += 1;
-            println!("| {bug:?} | – | not found with {seeds} seeds |");
-        }
-    }
-    Ok(if missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-/// Returns the first seed that finds a bug, and what it finds.
-fn first_seed(bug: Bug, seeds: u64) -> Option<(u64, String)> {
-    Bug::plant(Some(bug));
-    // As many at once as there are cores.
-    let step = thread::available_parallelism().map_or(1, usize::from) as u64;
-    let found = (1..=seeds)
-        .step_by(usize::try_from(step).unwrap_or(1))
-        .find_map(|from| search(from, step).failed.into_iter().next());
-    Bug::plant(None);
-    found
 }
 
 /// Runs the simulation of a seed, and checks its history.

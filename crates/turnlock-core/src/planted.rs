@@ -55,11 +55,21 @@ pub enum Bug {
     EarlyDelayedUnlock,
     /// A reentry does not raise the count on the store.
     ReentryNotCounted,
+    /// A count-down of a latch counts twice.
+    LatchCountsTwice,
+    /// A lock is handed over inside a process after the hand-over window.
+    HandOverAfterWindow,
+    /// A client stays on a server that has become a replica.
+    ReplicaNotLeft,
+    /// Replicas acknowledge the writes of another connection.
+    WaitElsewhere,
+    /// Every other client of a file is taken for dead.
+    PresenceIgnored,
 }
 
 impl Bug {
-    /// All bugs.
-    pub const ALL: [Self; 22] = [
+    /// The bugs of the engine and of the models, which are the same on all stores.
+    pub const OF_ENGINE: [Self; 24] = [
         Self::LateLocalEnd,
         Self::NoMargin,
         Self::LeaseFromReply,
@@ -82,7 +92,17 @@ impl Bug {
         Self::MinorityCounts,
         Self::EarlyDelayedUnlock,
         Self::ReentryNotCounted,
+        Self::LatchCountsTwice,
+        Self::HandOverAfterWindow,
     ];
+
+    /// The bugs of one store.
+    pub const OF_STORES: [Self; 3] = [Self::ReplicaNotLeft, Self::WaitElsewhere, Self::PresenceIgnored];
+
+    /// Returns the bug with this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::OF_ENGINE.into_iter().chain(Self::OF_STORES).find(|bug| format!("{bug:?}") == name)
+    }
 
     /// Plants the bug in this process, or removes the one that is planted.
     pub fn plant(bug: Option<Self>) {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
 use turnlock_core::Moment;
+use turnlock_core::planted::Bug;
 
 use crate::access::Address;
 use turnlock_store::Cause;
@@ -29,6 +30,9 @@ pub(crate) fn breaks_connection(error: &RedisError) -> bool {
 
 /// Returns `true` if the server is a replica. Its address may lead to another server by now.
 pub(crate) fn is_replica_error(error: &RedisError) -> bool {
+    if Bug::ReplicaNotLeft.is_planted() {
+        return false;
+    }
     error.kind() == ErrorKind::Server(ServerErrorKind::MasterDown) || has_code(error, "READONLY")
 }
 
@@ -200,7 +204,8 @@ pub(crate) fn query_failed(address: &Address, failure: Failure) -> Failure {
 
 /// Returns `true` if the reply to `ROLE` is that of a replica.
 pub(crate) fn is_replica_role(role: &Value) -> bool {
-    matches!(role, Value::Array(role) if matches!(role.first(), Some(Value::BulkString(text)) if text == b"slave"))
+    !Bug::ReplicaNotLeft.is_planted()
+        && matches!(role, Value::Array(role) if matches!(role.first(), Some(Value::BulkString(text)) if text == b"slave"))
 }
 
 /// Checks the reply to `ROLE`.

@@ -7,8 +7,9 @@ use redis::{Cmd, Value};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout};
 use turnlock_core::LockName;
+use turnlock_core::planted::Bug;
 
-use crate::connection::{Commands, Connection, LiveConnection};
+use crate::connection::{Commands, Connection, LiveConnection, Purpose};
 use crate::failure;
 use crate::reply::Reply;
 use crate::resp;
@@ -95,6 +96,7 @@ impl QueuedCall {
 /// The calls of a group have the same limit, so that each waits as long as its own limit.
 async fn run(connection: &Arc<Connection>, replicas: u32, mut queue: mpsc::UnboundedReceiver<QueuedCall>) {
     let mut waiting = Vec::<QueuedCall>::new();
+    let elsewhere = Bug::WaitElsewhere.is_planted().then(|| another(connection));
     loop {
         if waiting.is_empty() && queue.recv_many(&mut waiting, usize::MAX).await == 0 {
             return;
@@ -110,7 +112,12 @@ async fn run(connection: &Arc<Connection>, replicas: u32, mut queue: mpsc::Unbou
             // By text only if the server lost its scripts and did nothing, so this does not repeat a step.
             for by in [By::Hash, By::Text] {
                 fail_unsent(&mut group);
-                group = send_group(connection, &live, group, replicas, by).await;
+                let live_elsewhere = match &elsewhere {
+                    Some(connection) => connection.live().await.ok(),
+                    None => None,
+                };
+                let wait_on = live_elsewhere.as_ref().unwrap_or(&live);
+                group = send_group(connection, (&live, wait_on), group, replicas, by).await;
             }
         }
     }
@@ -155,7 +162,7 @@ fn fail_unsent(calls: &mut Vec<QueuedCall>) {
 /// A call that needs no acknowledgement gets its outcome without waiting for `WAIT`.
 async fn send_group(
     connection: &Connection,
-    live: &LiveConnection,
+    (live, wait_on): (&LiveConnection, &LiveConnection),
     group: Vec<QueuedCall>,
     replicas: u32,
     by: By,
@@ -175,7 +182,7 @@ async fn send_group(
     let (wait, wait_limit) = wait_for(replicas, limit);
     // Sent in this order: `WAIT` covers the writes before it.
     let replies = connection.send(live, Commands::packed(packed, pending.len()), limit);
-    let wait = connection.send(live, Commands::one(&wait), wait_limit);
+    let wait = connection.send(wait_on, Commands::one(&wait), wait_limit);
     let (mut to_acknowledge, mut unknown_script) = (Vec::new(), Vec::new());
     for (call, outcome) in outcomes(connection, live, replies.await, pending) {
         match outcome {
@@ -192,6 +199,11 @@ async fn send_group(
         call.reply(Ok(Reply { replicas, ..reply }));
     }
     unknown_script
+}
+
+/// A connection that writes nothing, for [`Bug::WaitElsewhere`].
+fn another(Connection { common, endpoint, .. }: &Connection) -> Arc<Connection> {
+    Connection::new(common, endpoint.clone(), Purpose::ReplicatedScripts)
 }
 
 /// Assigns the replies in a list to the calls, or the outcome of the whole request to each of them.

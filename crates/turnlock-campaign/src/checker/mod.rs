@@ -3,6 +3,7 @@
 //! A hold lasts from the moment its holder learned of the grant to the earliest of: its release was called, the holder was
 //! told of the loss, the end of its lease as the holder knew it, the end of its process.
 
+mod hand_overs;
 mod holds;
 mod latches;
 mod losses;
@@ -11,10 +12,14 @@ mod tokens;
 use std::collections::BTreeMap;
 
 use crate::history::{Event, LONGEST_EFFECT, LockInfo, ProcessState, Promises, SIMULATION, What};
+use hand_overs::HandOvers;
 use holds::{Holds, overlaps, partitions, untold};
 use latches::Latches;
 use losses::Losses;
 use tokens::{Register, tokens};
+
+/// The most memory that a client with a few tasks may have.
+const MOST_MEMORY_KIB: u64 = 48 << 10;
 
 /// The result of a check.
 #[derive(Debug, Default)]
@@ -29,6 +34,8 @@ pub(crate) struct Verdict {
     pub(crate) failed: usize,
     /// Writes with an old token that a fenced register rejected.
     pub(crate) rejected: usize,
+    /// The most memory that a process had, in KiB.
+    pub(crate) memory_kib: u64,
     /// The faults by kind.
     pub(crate) faults: BTreeMap<String, usize>,
 }
@@ -36,7 +43,8 @@ pub(crate) struct Verdict {
 impl Verdict {
     /// Adds the figures of another one.
     pub(crate) fn add(&mut self, other: Self) {
-        let Self { violations, overlaps, acquired, lost, cancelled, failed, rejected, faults } = other;
+        let Self { violations, overlaps, acquired, lost, cancelled, failed, rejected, memory_kib, faults } =
+            other;
         self.violations.extend(violations);
         self.overlaps += overlaps;
         self.acquired += acquired;
@@ -44,6 +52,7 @@ impl Verdict {
         self.cancelled += cancelled;
         self.failed += failed;
         self.rejected += rejected;
+        self.memory_kib = self.memory_kib.max(memory_kib);
         for (fault, count) in faults {
             *self.faults.entry(fault).or_default() += count;
         }
@@ -66,8 +75,13 @@ pub(crate) fn check(events: &[Event]) -> Verdict {
         is_healed: false,
         verdict: Verdict::default(),
     };
-    let (mut latches, mut losses) = (Latches::default(), Losses::default());
+    let (mut latches, mut losses) = (Latches::default(), Losses::new(shape));
+    let mut hand_overs = HandOvers::default();
     for event in events {
+        // On real servers, a task may run a while after it got its lock.
+        if check.is_simulation {
+            check.verdict.violations.extend(hand_overs.add(event, &check.holds));
+        }
         check.verdict.violations.extend(losses.add(event, &check.holds, locks, *watchdog_ms));
         check.verdict.violations.extend(latches.add(event, promises.data));
         check.add(event);
@@ -147,6 +161,12 @@ impl Check<'_> {
             }
             What::Purged { owner } if self.promises.order => {
                 self.violation(format!("the waiter {owner} lost its position, and its client is alive"));
+            }
+            What::Memory { kib } => {
+                self.verdict.memory_kib = self.verdict.memory_kib.max(*kib);
+                if *kib > MOST_MEMORY_KIB {
+                    self.violation(format!("process {} has {kib} KiB of memory", event.process));
+                }
             }
             What::End { left, available } => {
                 if !left.is_empty() {

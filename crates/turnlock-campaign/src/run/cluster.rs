@@ -20,14 +20,13 @@ pub(super) struct Cluster {
 }
 
 /// With the replica acknowledging, exclusion is promised under all of these.
-const FAULTS: [&str; 8] = [
+const FAULTS: [&str; 7] = [
     "promote_kill",
+    "promote_stale",
     "promote_order",
     "promote_pause",
     "kill_replica",
     "pause_replica",
-    "replica_link",
-    "slow_replica",
     "move_slot",
 ];
 
@@ -71,17 +70,19 @@ impl Cluster {
                 fault.last().await;
                 self.set.nodes()[replica].resume();
             }
-            // The replica gets nothing, or gets it late. Clients reach all nodes, and nodes each other.
             "replica_link" | "slow_replica" => {
                 fault.begin(&format!("node {replica}"));
-                let link = self.set.fronts()[primary].from(1 + replica);
-                if fault.name == "replica_link" {
-                    link.black_hole();
-                } else {
-                    link.delay(fault.lasts / 10);
-                }
-                fault.last().await;
-                link.pass();
+                network::disturb_replication(self.set.fronts()[primary].from(1 + replica), fault).await;
+            }
+            // The last writes are not on the replica.
+            "promote_stale" => {
+                fault.begin(&format!("node {primary}"));
+                self.set.fronts()[primary].from(1 + replica).black_hole();
+                sleep(fault.lasts / 4).await;
+                self.set.kill(primary).await;
+                self.set.fronts()[primary].from(1 + replica).pass();
+                self.set.wait_promoted(replica).await;
+                self.set.restart(primary).await;
             }
             "move_slot" => {
                 let name = fault.rng.choice(&self.names).context("there are locks")?.clone();
@@ -143,7 +144,7 @@ impl Shape for Cluster {
     }
 
     fn faults(&self) -> Vec<Fault> {
-        let mut faults = Fault::all(&[&FAULTS[..], &server::FAULTS].concat());
+        let mut faults = Fault::all(&[&FAULTS[..], &network::OF_REPLICATION, &server::FAULTS].concat());
         if self.level == Level::All {
             faults.extend(Fault::all(&["restart_empty"]));
         }

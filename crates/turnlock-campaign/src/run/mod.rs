@@ -28,15 +28,16 @@ use anyhow::Context as _;
 use fastrand::Rng;
 use tokio::sync::Mutex;
 use tokio::time::sleep;
+use turnlock::Client;
 
 use crate::checker;
-use crate::history::{self, Event, LockInfo, ProcessState, What};
+use crate::history::{self, Available, Event, LockInfo, LockKind, ProcessState, What};
 use crate::recorder::Recorder;
 use injectors::Injectors;
 pub(crate) use options::RunOptions;
 use options::ShapeName;
 use redisson::JavaWorkers;
-use shape::{Shape, guarded};
+use shape::{Level, Shape, guarded};
 use worker::WorkerConfig;
 use workers::Workers;
 
@@ -71,13 +72,15 @@ pub(crate) async fn run(options: &RunOptions) -> anyhow::Result<Vec<Event>> {
         process: 0,
         seed: 0,
         tasks: options.tasks,
-        locks,
+        locks: locks.clone(),
         replicas: shape.replicas(),
         watchdog_ms: WATCHDOG_MS,
         history: PathBuf::new(),
         start: recorder.start_micros(),
+        long_holds: options.long_holds,
+        bug: options.plant.clone(),
     };
-    let mut workers = Workers::new(config, options.out.clone(), shape.minority(), options.redisson);
+    let mut workers = Workers::new(config, options.out.clone(), &*shape, options.redisson);
     for _ in 0..options.processes {
         workers.start(&mut rng).await?;
     }
@@ -88,10 +91,17 @@ pub(crate) async fn run(options: &RunOptions) -> anyhow::Result<Vec<Event>> {
     let (of_servers, of_workers) = injectors.run(&mut *shape, &mut workers, &mut rng).await;
     let healed = heal(&mut *shape).await;
     recorder.record(0, What::Healed);
-    let ended = java.end().await.and(workers.end().await);
+    let ended = java.end().await.and(workers.end(&recorder).await);
     // The last leases, and requests that are late.
     sleep(Duration::from_secs(6)).await;
-    recorder.record(0, What::End { left: guarded(shape.left()).await?, available: Vec::new() });
+    let left = guarded(shape.left()).await?;
+    // After a loss of data, their number may be that of an older state.
+    let available = if options.faults == Level::Promised {
+        free_permits(&shape.url(), &locks).await?
+    } else {
+        Vec::new()
+    };
+    recorder.record(0, What::End { left, available });
     let mut events = recorder.take();
     let is_kill = |event: &&Event| matches!(event.what, What::Process { is: ProcessState::Killed });
     let killed: HashMap<_, _> = events.iter().filter(is_kill).map(|event| (event.process, event.t)).collect();
@@ -113,6 +123,21 @@ pub(crate) async fn run(options: &RunOptions) -> anyhow::Result<Vec<Event>> {
     }
     ended?;
     Ok(events)
+}
+
+/// The free permits of all semaphores.
+async fn free_permits(url: &str, locks: &[LockInfo]) -> anyhow::Result<Vec<Available>> {
+    let client = Client::connect(url).await?;
+    let mut free = Vec::new();
+    for (lock, info) in locks.iter().enumerate() {
+        let permits = match info.kind {
+            LockKind::Semaphore => client.semaphore(&info.name).available().await?,
+            LockKind::Permits => client.permit_semaphore(&info.name).available().await?,
+            _ => continue,
+        };
+        free.push(Available { lock, permits });
+    }
+    Ok(free)
 }
 
 /// Starts the servers. On a busy machine, they may not agree in time: then they are started again.

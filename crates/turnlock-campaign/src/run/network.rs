@@ -52,6 +52,20 @@ pub(super) async fn inject(paths: &[Arc<FaultProxy>], fault: &mut Injection<'_>)
     }
 }
 
+/// The faults between a primary and a replica. Clients reach both, and so do sentinels and other nodes.
+pub(super) const OF_REPLICATION: [&str; 2] = ["replica_link", "slow_replica"];
+
+/// The replica gets nothing over this link, or gets it late.
+pub(super) async fn disturb_replication(link: &FaultProxy, fault: &Injection<'_>) {
+    if fault.name == "replica_link" {
+        link.black_hole();
+    } else {
+        link.delay(fault.lasts / 10);
+    }
+    fault.last().await;
+    link.pass();
+}
+
 /// Lets everything pass.
 pub(super) fn heal(path: &FaultProxy) {
     path.refuse(false);

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use turnlock_core::planted::Bug;
+
 use crate::history::{LockInfo, LockKind, Promises};
 
 use super::shape::Level;
@@ -44,9 +46,15 @@ pub(crate) struct RunOptions {
     /// Tasks in each process
     #[arg(long, default_value_t = 4)]
     pub(crate) tasks: u32,
+    /// How many of 100 holds last about as long as a lease
+    #[arg(long, default_value_t = 3, value_name = "PERCENT")]
+    pub(crate) long_holds: u8,
     /// Java processes with Redisson 4.7.0, on the same locks
     #[arg(long, default_value_t = 0, value_name = "PROCESSES")]
     pub(crate) redisson: u32,
+    /// Plants a bug in the workers
+    #[arg(long, value_name = "BUG")]
+    pub(crate) plant: Option<String>,
     /// Where the histories and the report are written
     #[arg(long, default_value = "target/campaign", value_name = "DIR")]
     pub(crate) out: PathBuf,
@@ -74,6 +82,8 @@ impl RunOptions {
             !(has_replicas && self.faults == Level::Promised && self.has_unleased()),
             "permits of a semaphore are not acknowledged by replicas: nothing is promised of them; use --faults all"
         );
+        let has_unknown_bug = self.plant.as_deref().is_some_and(|name| Bug::named(name).is_none());
+        anyhow::ensure!(!has_unknown_bug, "--plant: no such bug; docs/reliability.md has a list");
         anyhow::ensure!(self.pause > SHORTEST_PAUSE, "--pause must be above {SHORTEST_PAUSE}");
         anyhow::ensure!(
             self.redisson == 0 || self.shape != ShapeName::File,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::sync::Mutex;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use turnlock_testkit::{FaultProxy, Front, Minority, RedisServer, SentinelSet};
 
 use super::network;
@@ -22,14 +22,13 @@ pub(super) struct Sentinel {
 }
 
 /// With two replicas that acknowledge, exclusion is promised under all of these.
-const FAULTS: [&str; 10] = [
+const FAULTS: [&str; 9] = [
     "fail_over_kill",
+    "fail_over_stale",
     "fail_over_order",
     "fail_over_pause",
     "kill_replica",
     "pause_replica",
-    "replica_link",
-    "slow_replica",
     "partition",
     "pause_sentinel",
     "restart_sentinel",
@@ -37,6 +36,10 @@ const FAULTS: [&str; 10] = [
 
 /// How long a primary may be silent. On a busy machine, half of it can be the machine.
 const DOWN_AFTER: Duration = Duration::from_millis(1_500);
+
+/// How often a fail-over is ordered, and how long each may take.
+const ORDERS: u32 = 4;
+const ORDER_LASTS: Duration = Duration::from_secs(6);
 
 /// The number of servers, and of sentinels.
 const SIZE: usize = 3;
@@ -61,9 +64,7 @@ impl Sentinel {
             }
             "fail_over_order" => {
                 fault.begin(&format!("server {primary}"));
-                let sentinel = &self.set.sentinels()[sentinel];
-                execute(sentinel, &["SENTINEL", "FAILOVER", SentinelSet::NAME]).await?;
-                self.set.wait_for_new_master(primary).await;
+                self.order_fail_over(sentinel, primary).await?;
             }
             "fail_over_pause" => {
                 fault.begin(&format!("server {primary}"));
@@ -84,17 +85,19 @@ impl Sentinel {
                 fault.last().await;
                 self.set.servers()[replica].resume();
             }
-            // The replica gets nothing, or gets it late. Clients and sentinels reach all servers.
             "replica_link" | "slow_replica" => {
                 fault.begin(&format!("server {replica}"));
-                let link = self.set.fronts()[primary].from(1 + replica);
-                if fault.name == "replica_link" {
-                    link.black_hole();
-                } else {
-                    link.delay(fault.lasts / 10);
-                }
-                fault.last().await;
-                link.pass();
+                network::disturb_replication(self.set.fronts()[primary].from(1 + replica), fault).await;
+            }
+            // The last writes are on no replica. By order, since after a kill most leases end before the fail-over.
+            "fail_over_stale" => {
+                fault.begin(&format!("server {primary}"));
+                let links = || (1..=SIZE).map(|source| self.set.fronts()[primary].from(source));
+                links().for_each(|link| link.black_hole());
+                sleep(fault.lasts / 4).await;
+                let outcome = self.order_fail_over(sentinel, primary).await;
+                links().for_each(|link| link.pass());
+                outcome?;
             }
             "partition" => {
                 let alone = Arc::clone(&self.network).lock_owned().await;
@@ -125,6 +128,20 @@ impl Sentinel {
         }
         self.set.wait_settled().await;
         Ok(())
+    }
+
+    /// Orders a fail-over, and waits for the new primary. A sentinel that does not see the promotion in time gives up.
+    async fn order_fail_over(&self, sentinel: usize, primary: usize) -> anyhow::Result<()> {
+        let mut last = Ok(());
+        for _ in 0..ORDERS {
+            let sentinel = &self.set.sentinels()[sentinel];
+            // Refused while another fail-over is under way.
+            last = execute(sentinel, &["SENTINEL", "FAILOVER", SentinelSet::NAME]).await;
+            if timeout(ORDER_LASTS, self.set.wait_for_new_master(primary)).await.is_ok() {
+                return Ok(());
+            }
+        }
+        last.and_then(|()| anyhow::bail!("no new primary after {ORDERS} orders"))
     }
 
     async fn heal_all(&mut self) -> anyhow::Result<()> {
@@ -184,7 +201,7 @@ impl Shape for Sentinel {
     }
 
     fn faults(&self) -> Vec<Fault> {
-        let mut faults = Fault::all(&[&FAULTS[..], &server::FAULTS].concat());
+        let mut faults = Fault::all(&[&FAULTS[..], &network::OF_REPLICATION, &server::FAULTS].concat());
         if self.level == Level::All {
             faults.extend(Fault::all(&["restart_empty"]));
         }

@@ -8,7 +8,7 @@ use fastrand::Rng;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::time::sleep;
-use turnlock_testkit::{FaultProxy, Minority, TimedOut};
+use turnlock_testkit::{FaultProxy, Minority, NetworkNamespace, TimedOut};
 
 use crate::history::What;
 use crate::recorder::Recorder;
@@ -43,6 +43,11 @@ pub(super) trait Shape {
 
     /// The processes whose clients are with the minority when the network is divided.
     fn minority(&self) -> Option<Minority> {
+        None
+    }
+
+    /// The namespace of every third process, with the URL that leads to the store from there.
+    fn namespace(&self) -> Option<(Arc<NetworkNamespace>, String)> {
         None
     }
 

@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::time::sleep;
-use turnlock_testkit::{FaultProxy, RedisServer};
+use turnlock_testkit::{FaultProxy, NetworkNamespace, RedisServer};
 
 use super::network;
 use super::server::{self, execute, until_info};
@@ -18,6 +18,8 @@ pub(super) struct Single {
     servers: [RedisServer; 2],
     primary: usize,
     proxy: Arc<FaultProxy>,
+    /// Some clients are at the other end of a cable, which leads to a proxy of its own.
+    apart: Result<(Arc<NetworkNamespace>, Arc<FaultProxy>), String>,
     level: Level,
     has_redisson: bool,
     /// How far the clocks of the servers are ahead of this machine's.
@@ -51,7 +53,14 @@ impl Single {
         let servers = [start_server().await, start_server().await];
         execute(&servers[0], &["EVAL", FILLING, "0"]).await?;
         let proxy = Arc::new(FaultProxy::start(servers[0].port()).await);
-        let single = Self { servers, primary: 0, proxy, level, has_redisson, clock: 0 };
+        let apart = match NetworkNamespace::create() {
+            Ok(namespace) => {
+                let proxy = FaultProxy::start_at(namespace.address(), servers[0].port()).await;
+                Ok((Arc::new(namespace), Arc::new(proxy)))
+            }
+            Err(reason) => Err(format!("no network namespace: {reason}")),
+        };
+        let single = Self { servers, primary: 0, proxy, apart, level, has_redisson, clock: 0 };
         single.follow().await?;
         Ok(single)
     }
@@ -92,10 +101,24 @@ impl Single {
     /// Moves the address to the other server, whose role changes before.
     fn move_address(&mut self, fault: &mut Injection<'_>) {
         self.primary = 1 - self.primary;
-        self.proxy.redirect_to(self.primary().port());
-        if fault.rng.bool() {
-            self.proxy.reset_all();
+        let resets = fault.rng.bool();
+        for proxy in self.proxies() {
+            proxy.redirect_to(self.primary().port());
+            if resets {
+                proxy.reset_all();
+            }
         }
+    }
+
+    fn proxies(&self) -> Vec<Arc<FaultProxy>> {
+        let apart = self.apart.as_ref().ok().map(|(_, proxy)| Arc::clone(proxy));
+        [Arc::clone(&self.proxy)].into_iter().chain(apart).collect()
+    }
+
+    /// Plugs the cable of the clients apart in, or unplugs it.
+    fn plug(&self, is_in: bool) -> anyhow::Result<()> {
+        let Ok((namespace, _)) = &self.apart else { return Ok(()) };
+        namespace.plug(is_in).map_err(anyhow::Error::msg)
     }
 
     fn step_clock(&mut self, seconds: i64) {
@@ -144,6 +167,12 @@ impl Single {
                 sleep(fault.lasts / 5).await;
                 self.move_address(fault);
             }
+            "unplug" => {
+                fault.begin("");
+                self.plug(false)?;
+                fault.last().await;
+                self.plug(true)?;
+            }
             "clock_back" => {
                 fault.begin("by a second");
                 self.step_clock(-1);
@@ -175,7 +204,8 @@ impl Single {
     }
 
     async fn heal_all(&mut self) -> anyhow::Result<()> {
-        network::heal(&self.proxy);
+        self.plug(true)?;
+        self.proxies().iter().for_each(|proxy| network::heal(proxy));
         for server in &mut self.servers {
             if !server.is_running() {
                 server.restart_with(ARGS.iter().map(ToString::to_string).collect()).await;
@@ -185,7 +215,7 @@ impl Single {
             server::heal(server).await?;
         }
         execute(self.primary(), &["REPLICAOF", "NO", "ONE"]).await?;
-        self.proxy.redirect_to(self.primary().port());
+        self.proxies().iter().for_each(|proxy| proxy.redirect_to(self.primary().port()));
         self.follow().await.context("the replica follows")
     }
 }
@@ -210,6 +240,7 @@ impl Shape for Single {
         let own_clock = "Redisson ends leases of permits, those of others too, by its own clock";
         let missing = self.has_redisson.then(|| own_clock.to_owned()).or(RedisServer::clock_shift_missing());
         faults.push(Fault { name, missing });
+        faults.push(Fault { name: "unplug", missing: self.apart.as_ref().err().cloned() });
         if self.level == Level::All {
             faults.extend(Fault::all(&LOSING));
         }
@@ -217,7 +248,12 @@ impl Shape for Single {
     }
 
     fn network(&self) -> Vec<Arc<FaultProxy>> {
-        vec![Arc::clone(&self.proxy)]
+        self.proxies()
+    }
+
+    fn namespace(&self) -> Option<(Arc<NetworkNamespace>, String)> {
+        let (namespace, proxy) = self.apart.as_ref().ok()?;
+        Some((Arc::clone(namespace), proxy.url()))
     }
 
     fn inject<'a>(&'a mut self, fault: &'a mut Injection<'_>) -> BoxFuture<'a, anyhow::Result<()>> {

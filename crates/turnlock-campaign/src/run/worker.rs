@@ -1,6 +1,6 @@
 //! A worker process: its tasks take turns until its standard input ends.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufRead, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,6 +11,7 @@ use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use turnlock::Client;
+use turnlock_core::planted::Bug;
 
 use crate::history::{LockInfo, ProcessState, What};
 use crate::recorder::Recorder;
@@ -30,7 +31,14 @@ pub(crate) struct WorkerConfig {
     pub(crate) history: PathBuf,
     /// The start of the run, in microseconds of the clock that all processes of the machine share.
     pub(crate) start: u64,
+    /// How many of 100 holds last long.
+    pub(crate) long_holds: u8,
+    /// The bug to plant.
+    pub(crate) bug: Option<String>,
 }
+
+/// How often a worker records how much memory it has.
+const MEMORY_PERIOD: Duration = Duration::from_secs(10);
 
 /// Runs a worker: reads its configuration from the first line of the standard input, and ends after the last one.
 pub(crate) fn run() -> anyhow::Result<()> {
@@ -47,7 +55,20 @@ pub(crate) fn run() -> anyhow::Result<()> {
 }
 
 async fn work(config: WorkerConfig, is_ending: watch::Receiver<bool>) -> anyhow::Result<()> {
-    let WorkerConfig { url, process, seed, tasks, locks, replicas, watchdog_ms, history, start } = config;
+    let WorkerConfig {
+        url,
+        process,
+        seed,
+        tasks,
+        locks,
+        replicas,
+        watchdog_ms,
+        history,
+        start,
+        long_holds,
+        bug,
+    } = config;
+    Bug::plant(bug.as_deref().and_then(Bug::named));
     let file = File::create(&history).with_context(|| format!("cannot write {}", history.display()))?;
     let recorder = Arc::new(Recorder::to_file(start, process, file));
     recorder.record(process, What::Process { is: ProcessState::Started });
@@ -72,7 +93,7 @@ async fn work(config: WorkerConfig, is_ending: watch::Receiver<bool>) -> anyhow:
         recorder,
         replicas,
         watchdog_ms,
-        long_holds: 3,
+        long_holds,
         is_ending,
     };
     while workload.prepare().await.is_err() && !*workload.is_ending.borrow() {
@@ -91,13 +112,32 @@ async fn work(config: WorkerConfig, is_ending: watch::Receiver<bool>) -> anyhow:
             }
         }
     });
+    let measuring = tokio::spawn({
+        let recorder = Arc::clone(&workload.recorder);
+        async move {
+            loop {
+                tokio::time::sleep(MEMORY_PERIOD).await;
+                if let Some(kib) = memory() {
+                    recorder.record(process, What::Memory { kib });
+                }
+            }
+        }
+    });
     for task in tasks {
         task.await?;
     }
     workload.acquire_each().await;
     preparing.abort();
+    measuring.abort();
     let _ = workload.client().shutdown(Duration::from_secs(10)).await;
     workload.recorder.record(process, What::Process { is: ProcessState::ShutDown });
     io::stdout().flush()?;
     Ok(())
+}
+
+/// The memory of this process in KiB. `None` where the system does not say.
+fn memory() -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    line.split_whitespace().next()?.parse().ok()
 }

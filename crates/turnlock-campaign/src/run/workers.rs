@@ -2,23 +2,27 @@
 
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use fastrand::Rng;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::{Child, ChildStdin, Command};
-use tokio::time::timeout;
-use turnlock_testkit::Minority;
+use tokio::time::{Instant, timeout_at};
+use turnlock_testkit::{Minority, NetworkNamespace};
 
 use crate::history::{ProcessState, What};
 use crate::recorder::Recorder;
 
-use super::shape::Injection;
+use super::shape::{Injection, Shape};
 use super::worker::WorkerConfig;
 
 /// How long workers may take to end after the last fault.
 const LAST_TURNS: Duration = Duration::from_secs(200);
+
+/// The same with a planted bug, which may be found before that.
+const LAST_TURNS_WITH_BUG: Duration = Duration::from_secs(20);
 
 /// Stops one worker for a while, or kills it and starts another one.
 pub(super) const FAULTS: [&str; 2] = ["stop_worker", "kill_worker"];
@@ -30,6 +34,8 @@ pub(super) struct Workers {
     out: PathBuf,
     /// Where every second process belongs.
     minority: Option<Minority>,
+    /// Where every third process runs, with its URL of the store.
+    namespace: Option<(Arc<NetworkNamespace>, String)>,
     next: u32,
     live: Vec<Worker>,
     /// The histories of all processes, also of those that were killed.
@@ -45,23 +51,29 @@ struct Worker {
 
 impl Workers {
     /// Starts no process yet. The first one gets the number after `others`.
-    pub(super) fn new(config: WorkerConfig, out: PathBuf, minority: Option<Minority>, others: u32) -> Self {
-        Self { config, out, minority, next: others + 1, live: Vec::new(), histories: Vec::new() }
+    pub(super) fn new(config: WorkerConfig, out: PathBuf, shape: &dyn Shape, others: u32) -> Self {
+        let (minority, namespace) = (shape.minority(), shape.namespace());
+        Self { config, out, minority, namespace, next: others + 1, live: Vec::new(), histories: Vec::new() }
     }
 
     pub(super) async fn start(&mut self, rng: &mut Rng) -> anyhow::Result<()> {
         let number = self.next;
         self.next += 1;
         let history = self.out.join(format!("process-{number}.jsonl"));
+        let namespace = self.namespace.as_ref().filter(|_| number.is_multiple_of(3));
         let config = WorkerConfig {
+            url: namespace.map_or_else(|| self.config.url.clone(), |(_, url)| url.clone()),
             process: number,
             seed: rng.u64(..),
             history: history.clone(),
             ..self.config.clone()
         };
         let program = std::env::current_exe().context("the path of this program")?;
-        let mut child =
-            Command::new(program).arg("worker").stdin(Stdio::piped()).kill_on_drop(true).spawn()?;
+        let mut command = match namespace {
+            Some((namespace, _)) => Command::from(namespace.command(program.as_os_str())),
+            None => Command::new(program),
+        };
+        let mut child = command.arg("worker").stdin(Stdio::piped()).kill_on_drop(true).spawn()?;
         if let Some((minority, pid)) = self.minority.as_ref().zip(child.id())
             && number.is_multiple_of(2)
         {
@@ -99,16 +111,22 @@ impl Workers {
         Ok(())
     }
 
-    /// Lets all workers end, at the same time.
-    pub(super) async fn end(&mut self) -> anyhow::Result<()> {
+    /// Lets all workers end, at the same time. Records and kills those that do not.
+    pub(super) async fn end(&mut self, recorder: &Recorder) -> anyhow::Result<()> {
+        let limit = if self.config.bug.is_some() { LAST_TURNS_WITH_BUG } else { LAST_TURNS };
+        let limit = Instant::now() + limit;
         let mut ending = Vec::new();
         for Worker { number, child, stdin } in std::mem::take(&mut self.live) {
             drop(stdin);
             ending.push((number, child));
         }
         for (number, mut child) in ending {
-            let status = timeout(LAST_TURNS, child.wait()).await;
-            let status = status.with_context(|| format!("process {number} does not end"))??;
+            let Ok(status) = timeout_at(limit, child.wait()).await else {
+                recorder.record(number, What::Process { is: ProcessState::Stuck });
+                child.kill().await?;
+                continue;
+            };
+            let status = status?;
             anyhow::ensure!(status.success(), "process {number} failed: {status}");
         }
         Ok(())

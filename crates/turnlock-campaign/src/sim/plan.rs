@@ -132,7 +132,7 @@ impl Fault {
 impl Plan {
     pub(crate) fn new(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
-        let is_red_lock = rng.u8(..8) == 0;
+        let is_red_lock = rng.u8(..16) == 0;
         let replicas = u32::from(rng.u8(..3) == 0 && !is_red_lock);
         // Half of the runs have only faults under which exclusion is promised.
         let promises = rng.bool();

@@ -15,7 +15,7 @@ use turnlock_store::simulation::Process;
 use super::plan::Plan;
 use super::store::SimStore;
 use super::world::World;
-use crate::history::{LockInfo, ProcessState, What};
+use crate::history::{HAND_OVER_WINDOW_MS, LockInfo, ProcessState, What};
 use crate::recorder::Recorder;
 use crate::workload::Workload;
 
@@ -86,7 +86,9 @@ impl Processes {
         drop(tokio::spawn(process.run(async move {
             let (mut links, mut clients) = (Vec::new(), Vec::new());
             for world in &this.worlds {
-                let builder = Client::builder().watchdog_timeout(Duration::from_millis(this.watchdog_ms));
+                let builder = Client::builder()
+                    .watchdog_timeout(Duration::from_millis(this.watchdog_ms))
+                    .hand_over_window(Duration::from_millis(HAND_OVER_WINDOW_MS));
                 let opened = builder.store(|id| {
                     let link = world.add_link(id, running.clone());
                     links.push(link);

@@ -1,6 +1,7 @@
 use super::requests::Requests;
 use super::{CounterOp, Model, Notification, Now, Reply, Snapshot, Step};
 use crate::OwnerId;
+use crate::planted::Bug;
 
 /// The state of a latch: a count that goes down to zero once, and the replies to recent requests.
 ///
@@ -36,7 +37,7 @@ impl LatchState {
     /// Notifies the waiters when the count reaches zero, but not if there was no count.
     fn count_down(&mut self) -> (i64, Notification) {
         let Some(count) = self.count else { return (0, Notification::None) };
-        let left = count.saturating_sub(1);
+        let left = count.saturating_sub(if Bug::LatchCountsTwice.is_planted() { 2 } else { 1 });
         self.count = (left > 0).then_some(left);
         (left.max(0), Notification::subscribers_if(left == 0))
     }

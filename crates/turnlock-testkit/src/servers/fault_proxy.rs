@@ -1,6 +1,6 @@
 //! A TCP proxy that injects network faults.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -25,7 +25,7 @@ use crate::servers::proxy_state::{Mode, ProxyState};
 /// The server may restart. Dropping the proxy closes its port and every connection.
 #[derive(Debug)]
 pub struct FaultProxy {
-    port: u16,
+    address: SocketAddrV4,
     upstream: Arc<AtomicU16>,
     state: watch::Sender<ProxyState>,
     trigger: Arc<FaultTrigger>,
@@ -36,18 +36,23 @@ pub struct FaultProxy {
 impl FaultProxy {
     /// Starts a proxy to `127.0.0.1:upstream_port` that passes everything. The server need not be up yet.
     pub async fn start(upstream_port: u16) -> Self {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
-        let listener = listener.expect("a loopback port is free for the proxy");
+        Self::start_at(Ipv4Addr::LOCALHOST, upstream_port).await
+    }
+
+    /// As [`start`](Self::start), on a port of another address of this machine.
+    pub async fn start_at(address: Ipv4Addr, upstream_port: u16) -> Self {
+        let listener = TcpListener::bind((address, 0)).await;
+        let listener = listener.expect("a port is free for the proxy");
         let port = listener.local_addr().expect("a listener has an address").port();
-        Self::serve(port, upstream_port, Incoming::Listener(listener))
+        Self::serve(SocketAddrV4::new(address, port), upstream_port, Incoming::Listener(listener))
     }
 
     /// Starts a proxy without a port of its own. It serves the connections that arrive on the channel.
     pub(crate) fn of_connections(connections: mpsc::UnboundedReceiver<TcpStream>) -> Self {
-        Self::serve(0, 0, Incoming::Channel(connections))
+        Self::serve(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0), 0, Incoming::Channel(connections))
     }
 
-    fn serve(port: u16, upstream_port: u16, incoming: Incoming) -> Self {
+    fn serve(address: SocketAddrV4, upstream_port: u16, incoming: Incoming) -> Self {
         let state = watch::Sender::new(ProxyState { mode: Mode::Pass, refuse: false, resets: 0 });
         let trigger = Arc::new(FaultTrigger::new());
         let connected = Arc::new(AtomicUsize::new(0));
@@ -59,17 +64,17 @@ impl FaultProxy {
             Arc::clone(&trigger),
             Arc::clone(&connected),
         );
-        Self { port, upstream, state, trigger, connected, acceptor: tokio::spawn(accepting) }
+        Self { address, upstream, state, trigger, connected, acceptor: tokio::spawn(accepting) }
     }
 
-    /// Returns the URL for Redis clients: `redis://127.0.0.1:PORT`.
+    /// Returns the URL for Redis clients: `redis://ADDRESS:PORT`.
     pub fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}", self.port)
+        format!("redis://{}", self.address)
     }
 
     /// Returns the port that clients connect to.
     pub fn port(&self) -> u16 {
-        self.port
+        self.address.port()
     }
 
     /// Returns the number of connected clients: accepted, and closed by neither side.

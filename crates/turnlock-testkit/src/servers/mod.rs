@@ -7,6 +7,7 @@
 //!   with TLS. [`Shared`](crate::Shared) lets many tests use one of them.
 //! - [`FaultProxy`] is a TCP proxy that loses, delays or holds requests and replies. [`Front`] has one for each source of
 //!   connections.
+//! - [`NetworkNamespace`] has processes whose packets can be lost.
 //! - [`Redisson`], [`PyLock`] and [`NodeRedlock`] run other lock libraries in processes that a test drives.
 
 mod build_cache;
@@ -21,6 +22,7 @@ mod front;
 mod held_request;
 mod interop;
 mod login;
+mod network_namespace;
 mod process;
 mod proxy_connection;
 mod proxy_state;
@@ -36,5 +38,6 @@ pub use fault_proxy::FaultProxy;
 pub use front::{Front, Minority};
 pub use interop::{NodeRedlock, PeerError, PeerThread, PendingReply, PyLock, Redisson};
 pub use login::Login;
+pub use network_namespace::NetworkNamespace;
 pub use redis_server::RedisServer;
 pub use server_program::ServerProgram;

@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::servers::server_config::ServerConfig;
 use crate::{Front, Login, Minority, RedisServer};
 
 use super::replication::Replication;
 use super::sentinel_view::SentinelView;
-use super::{until, until_found};
+use super::{LIMIT, POLL, until, until_found};
 
 /// The number of servers, and of sentinels.
 const SIZE: usize = 3;
@@ -185,7 +185,7 @@ impl SentinelSet {
         &mut self.sentinels[number]
     }
 
-    /// Restarts a sentinel, which has forgotten everything then.
+    /// Restarts a sentinel, which has forgotten everything then, except its id.
     pub async fn restart_sentinel(&mut self, number: usize) {
         self.sentinels[number].restart().await;
         self.shorten_intervals(&self.sentinels[number]).await;
@@ -251,22 +251,32 @@ impl SentinelSet {
     ///
     /// The sentinels also see each other then.
     pub async fn wait_settled(&self) {
-        until("servers and sentinels agree", async || self.is_settled().await).await;
+        let start = Instant::now();
+        while let Err(reason) = self.check_settled().await {
+            assert!(start.elapsed() < LIMIT, "servers and sentinels do not agree within {LIMIT:?}: {reason}");
+            tokio::time::sleep(POLL).await;
+        }
     }
 
-    async fn is_settled(&self) -> bool {
-        let Some((master, online)) = self.online().await else { return false };
+    /// Fails with what is not as it should be.
+    async fn check_settled(&self) -> Result<(), String> {
+        let (master, online) = self.online().await.ok_or("there is no single master")?;
         if online != SIZE - 1 {
-            return false;
+            return Err(format!("server {master} has {online} replicas"));
         }
-        for sentinel in &self.sentinels {
-            let Ok(view) = SentinelView::of(sentinel, Self::NAME).await else { return false };
+        for (number, sentinel) in self.sentinels.iter().enumerate() {
+            let view = SentinelView::of(sentinel, Self::NAME)
+                .await
+                .map_err(|error| format!("sentinel {number}: {error}"))?;
             let agrees = view.master == self.known_port(master);
             if !agrees || !view.is_healthy || view.replicas.len() != SIZE - 1 || view.others != SIZE - 1 {
-                return false;
+                return Err(format!(
+                    "the master is server {master} at {}, and sentinel {number} has {view:?}",
+                    self.known_port(master)
+                ));
             }
         }
-        true
+        Ok(())
     }
 
     /// Returns the only running master, and how many running servers follow it.
@@ -327,6 +337,8 @@ impl SentinelSet {
             format!("sentinel failover-timeout {name} {failover_timeout}"),
             format!("sentinel parallel-syncs {name} {SIZE}"),
             "sentinel announce-ip 127.0.0.1".to_owned(),
+            // A restarted sentinel has the same id. With a new one, others may count it twice.
+            format!("sentinel myid {:040x}", usize::from(self.servers[0].port()) * 10 + number),
         ];
         if let Some(front) = self.fronts.get(SIZE + number) {
             lines.push(format!("sentinel announce-port {}", front.port()));

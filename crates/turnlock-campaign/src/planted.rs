@@ -1,0 +1,69 @@
+//! Plants bugs, to see that they are found.
+
+use std::process::ExitCode;
+use std::thread;
+
+use clap::Parser as _;
+use turnlock_core::planted::Bug;
+use turnlock_testkit::TempDir;
+
+use crate::{Arguments, Command, checker, run_on_servers, search};
+
+/// The run that finds a bug of one store.
+fn run_of(bug: Bug) -> Option<&'static str> {
+    Some(match bug {
+        Bug::ReplicaNotLeft => "--shape single --only demotion --minutes 0.3 --pause 1000",
+        Bug::WaitElsewhere => {
+            "--shape sentinel --only partition --kinds lock,fair --locks 1 --minutes 0.4 --pause 500"
+        }
+        Bug::PresenceIgnored => "--shape file --only stop_worker --minutes 0.1",
+        _ => return None,
+    })
+}
+
+/// Plants bugs, all or those with these names, and prints what finds each. Fails if one is not found.
+pub(crate) fn find(names: &[String], seeds: u64) -> anyhow::Result<ExitCode> {
+    anyhow::ensure!(
+        cfg!(debug_assertions),
+        "this build has no switch for bugs: build it with debug assertions"
+    );
+    let unknown: Vec<_> = names.iter().filter(|name| Bug::named(name).is_none()).collect();
+    anyhow::ensure!(unknown.is_empty(), "no such bug: {unknown:?}; docs/reliability.md has a list");
+    let is_wanted = |bug: &Bug| names.is_empty() || names.contains(&format!("{bug:?}"));
+    let mut missed = 0;
+    println!("| bug | found by | violation |\n|---|---|---|");
+    for bug in Bug::OF_ENGINE.into_iter().chain(Bug::OF_STORES).filter(is_wanted) {
+        let found = match run_of(bug) {
+            None => first_seed(bug, seeds).map(|(seed, violation)| (format!("seed {seed}"), violation)),
+            Some(run) => find_on_servers(bug, run)?.map(|violation| (format!("`run {run}`"), violation)),
+        };
+        missed += usize::from(found.is_none());
+        let (by, violation) = found.unwrap_or_else(|| ("–".to_owned(), "not found".to_owned()));
+        println!("| `{bug:?}` | {by} | {violation} |");
+    }
+    Ok(if missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Returns the first seed that finds a bug, and what it finds.
+pub(crate) fn first_seed(bug: Bug, seeds: u64) -> Option<(u64, String)> {
+    Bug::plant(Some(bug));
+    // As many at once as there are cores.
+    let step = thread::available_parallelism().map_or(1, usize::from) as u64;
+    let found = (1..=seeds)
+        .step_by(usize::try_from(step).unwrap_or(1))
+        .find_map(|from| search(from, step).failed.into_iter().next());
+    Bug::plant(None);
+    found
+}
+
+/// Runs workers with a bug. Returns what is found.
+fn find_on_servers(bug: Bug, run: &str) -> anyhow::Result<Option<String>> {
+    let (out, name) = (TempDir::new(), format!("{bug:?}"));
+    let arguments = ["campaign", "run"].into_iter().chain(run.split(' ')).map(Into::into);
+    let arguments = arguments.chain(["--plant".into(), name.into()]);
+    let arguments = arguments.chain(["--out".into(), out.path().as_os_str().to_owned()]);
+    let Command::Run(options) = Arguments::try_parse_from(arguments)?.command else {
+        anyhow::bail!("not a run");
+    };
+    Ok(checker::check(&run_on_servers(&options)?).violations.into_iter().next())
+}
