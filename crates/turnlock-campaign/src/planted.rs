@@ -1,5 +1,6 @@
 //! Plants bugs, to see that they are found.
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 use std::thread;
 
@@ -9,12 +10,15 @@ use turnlock_testkit::TempDir;
 
 use crate::{Arguments, Command, checker, run_on_servers, search};
 
+/// How often a run on real servers may miss a bug.
+const ATTEMPTS: u64 = 3;
+
 /// The run that finds a bug of one store.
 fn run_of(bug: Bug) -> Option<&'static str> {
     Some(match bug {
         Bug::ReplicaNotLeft => "--shape single --only demotion --minutes 0.3 --pause 1000",
         Bug::WaitElsewhere => {
-            "--shape sentinel --only partition --kinds lock,fair --locks 1 --minutes 0.4 --pause 500"
+            "--shape sentinel --only fail_over_stale,stop_worker --kinds lock,fair --locks 2 --long-holds 40 --minutes 1 --pause 500"
         }
         Bug::PresenceIgnored => "--shape file --only stop_worker --minutes 0.1",
         _ => return None,
@@ -35,7 +39,7 @@ pub(crate) fn find(names: &[String], seeds: u64) -> anyhow::Result<ExitCode> {
     for bug in Bug::OF_ENGINE.into_iter().chain(Bug::OF_STORES).filter(is_wanted) {
         let found = match run_of(bug) {
             None => first_seed(bug, seeds).map(|(seed, violation)| (format!("seed {seed}"), violation)),
-            Some(run) => find_on_servers(bug, run)?.map(|violation| (format!("`run {run}`"), violation)),
+            Some(run) => find_on_servers(bug, run)?,
         };
         missed += usize::from(found.is_none());
         let (by, violation) = found.unwrap_or_else(|| ("–".to_owned(), "not found".to_owned()));
@@ -56,14 +60,23 @@ pub(crate) fn first_seed(bug: Bug, seeds: u64) -> Option<(u64, String)> {
     found
 }
 
-/// Runs workers with a bug. Returns what is found.
-fn find_on_servers(bug: Bug, run: &str) -> anyhow::Result<Option<String>> {
-    let (out, name) = (TempDir::new(), format!("{bug:?}"));
-    let arguments = ["campaign", "run"].into_iter().chain(run.split(' ')).map(Into::into);
-    let arguments = arguments.chain(["--plant".into(), name.into()]);
-    let arguments = arguments.chain(["--out".into(), out.path().as_os_str().to_owned()]);
-    let Command::Run(options) = Arguments::try_parse_from(arguments)?.command else {
-        anyhow::bail!("not a run");
-    };
-    Ok(checker::check(&run_on_servers(&options)?).violations.into_iter().next())
+/// Runs workers with a bug. Returns the run that finds it, and what it finds.
+///
+/// A seed does not decide what happens on real servers, so there are several attempts.
+fn find_on_servers(bug: Bug, run: &str) -> anyhow::Result<Option<(String, String)>> {
+    for seed in 1..=ATTEMPTS {
+        let out = TempDir::new();
+        let run = format!("run {run} --seed {seed}");
+        let words = ["campaign"].into_iter().chain(run.split(' ')).map(OsString::from);
+        let words = words.chain(["--plant".into(), format!("{bug:?}").into()]);
+        let words = words.chain(["--out".into(), out.path().into()]);
+        let Command::Run(options) = Arguments::try_parse_from(words)?.command else {
+            anyhow::bail!("not a run: {run}");
+        };
+        let verdict = checker::check(&run_on_servers(&options)?);
+        if let Some(violation) = verdict.violations.into_iter().next() {
+            return Ok(Some((format!("`{run}`"), violation)));
+        }
+    }
+    Ok(None)
 }

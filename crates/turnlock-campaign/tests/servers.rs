@@ -8,6 +8,8 @@ use libtest_mimic::{Arguments, Trial};
 use tokio::process::Command;
 use turnlock_testkit::{RedisServer, TempDir};
 
+const CAMPAIGN: &str = env!("CARGO_BIN_EXE_campaign");
+
 /// The time limit of a trial, on a busy machine.
 const LIMIT: Duration = Duration::from_secs(600);
 
@@ -28,8 +30,12 @@ fn main() {
     let trials = vec![
         campaign("single", server.clone()),
         campaign("sentinel", server.clone()),
-        campaign("cluster", server),
+        campaign("cluster", server.clone()),
+        campaign("quorum", server.clone()),
         campaign("file", None),
+        planted("ReplicaNotLeft", server.clone()),
+        planted("WaitElsewhere", server),
+        planted("PresenceIgnored", None),
     ];
     turnlock_testkit::run(&arguments, trials).exit();
 }
@@ -53,11 +59,25 @@ fn campaign(shape: &'static str, missing: Option<String>) -> Trial {
     })
 }
 
+/// Returns the trial of a bug that only real servers or files show.
+fn planted(bug: &'static str, missing: Option<String>) -> Trial {
+    let title = format!("a_bug_of_a_store_is_found::{bug}");
+    turnlock_testkit::trial(&title, missing, LIMIT, move || async move {
+        let (is_found, text) = output_of(Command::new(CAMPAIGN).args(["planted", bug])).await;
+        assert!(is_found, "{text}");
+    })
+}
+
 /// Runs a campaign. Returns whether it succeeded, and its output.
 async fn run(shape: &str) -> (bool, String) {
     let out = TempDir::new();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_campaign"));
+    let mut command = Command::new(CAMPAIGN);
     command.args(["run", "--shape", shape, "--minutes", MINUTES, "--pause", "1500", "--out"]).arg(out.path());
+    output_of(&mut command).await
+}
+
+/// Returns whether a command succeeded, and its output.
+async fn output_of(command: &mut Command) -> (bool, String) {
     let output = command.kill_on_drop(true).output().await.expect("the campaign can be run");
     let text = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
     (output.status.success(), text.concat())

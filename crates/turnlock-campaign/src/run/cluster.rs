@@ -135,8 +135,8 @@ impl Cluster {
 }
 
 impl Shape for Cluster {
-    fn url(&self) -> String {
-        self.set.url()
+    fn urls(&self) -> Vec<String> {
+        vec![self.set.url()]
     }
 
     fn replicas(&self) -> u32 {

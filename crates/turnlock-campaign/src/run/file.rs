@@ -58,6 +58,10 @@ impl FileStore {
         Self { disk: SmallDisk::mount(dir.path()), dir, level }
     }
 
+    fn url(&self) -> String {
+        format!("file:{}", self.path("locks").display())
+    }
+
     fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
@@ -175,8 +179,8 @@ impl FileStore {
 }
 
 impl Shape for FileStore {
-    fn url(&self) -> String {
-        format!("file:{}", self.path("locks").display())
+    fn urls(&self) -> Vec<String> {
+        vec![self.url()]
     }
 
     fn faults(&self) -> Vec<Fault> {

@@ -1,7 +1,7 @@
 //! The campaign on real servers: worker processes, faults, and their histories.
 //!
 //! ```text
-//! RunOptions -> a Shape (single, sentinel, cluster, file), Workers
+//! RunOptions -> a Shape (single, sentinel, cluster, quorum, file), Workers
 //! Injectors  -> faults of the servers, of the network and of the workers, two at a time
 //! ```
 
@@ -10,6 +10,7 @@ mod file;
 mod injectors;
 mod network;
 mod options;
+mod quorum;
 mod redisson;
 mod sentinel;
 mod server;
@@ -66,9 +67,9 @@ pub(crate) async fn run(options: &RunOptions) -> anyhow::Result<Vec<Event>> {
     };
     recorder.record(0, run);
     let counts = (options.redisson, options.tasks);
-    let mut java = JavaWorkers::start(counts, &shape.url(), &locks, &recorder, &mut rng).await?;
+    let mut java = JavaWorkers::start(counts, &shape.urls()[0], &locks, &recorder, &mut rng).await?;
     let config = WorkerConfig {
-        url: shape.url(),
+        urls: shape.urls(),
         process: 0,
         seed: 0,
         tasks: options.tasks,
@@ -97,7 +98,7 @@ pub(crate) async fn run(options: &RunOptions) -> anyhow::Result<Vec<Event>> {
     let left = guarded(shape.left()).await?;
     // After a loss of data, their number may be that of an older state.
     let available = if options.faults == Level::Promised {
-        free_permits(&shape.url(), &locks).await?
+        free_permits(&shape.urls()[0], &locks).await?
     } else {
         Vec::new()
     };
@@ -179,6 +180,7 @@ async fn start(
             let names = locks.iter().map(|lock| lock.name.clone()).collect();
             Box::new(cluster::Cluster::start(level, names).await)
         }
+        ShapeName::Quorum => Box::new(quorum::Quorum::start().await),
         ShapeName::File => Box::new(file::FileStore::start(level)),
     })
 }

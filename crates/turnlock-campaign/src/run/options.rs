@@ -27,7 +27,7 @@ pub(crate) struct RunOptions {
     /// The longest pause between two faults of servers, of the network or of workers, in milliseconds
     #[arg(long, default_value_t = 5_000, value_name = "MS")]
     pub(crate) pause: u64,
-    /// The kinds of locks: `all` that have a lease, or some of
+    /// The kinds of locks on one deployment: `all` that have a lease, or some of
     /// `lock,fair,fenced,spin,plain,read_write,permits,semaphore,latch`
     #[arg(long, default_value = "all")]
     pub(crate) kinds: Kinds,
@@ -69,6 +69,8 @@ pub(crate) enum ShapeName {
     Sentinel,
     /// Three primaries with a replica each
     Cluster,
+    /// Three servers, for locks on a majority of them
+    Quorum,
     /// A file
     File,
 }
@@ -86,8 +88,8 @@ impl RunOptions {
         anyhow::ensure!(!has_unknown_bug, "--plant: no such bug; docs/reliability.md has a list");
         anyhow::ensure!(self.pause > SHORTEST_PAUSE, "--pause must be above {SHORTEST_PAUSE}");
         anyhow::ensure!(
-            self.redisson == 0 || self.shape != ShapeName::File,
-            "Redisson needs a server: it has no store in a file"
+            self.redisson == 0 || !matches!(self.shape, ShapeName::File | ShapeName::Quorum),
+            "Redisson needs one deployment of servers"
         );
         Ok(())
     }
@@ -99,7 +101,7 @@ impl RunOptions {
 
     /// What the run promises.
     pub(crate) fn promises(&self) -> Promises {
-        let is_single = matches!(self.shape, ShapeName::Single | ShapeName::File);
+        let is_single = matches!(self.shape, ShapeName::Single | ShapeName::Quorum | ShapeName::File);
         // Redisson counts a grant that no replica has.
         let exclusion = self.faults == Level::Promised && (is_single || self.redisson == 0);
         Promises {
@@ -115,7 +117,9 @@ impl RunOptions {
 
     /// The locks of the run.
     pub(crate) fn lock_infos(&self) -> Vec<LockInfo> {
-        let kinds = self.kinds.0.iter().flat_map(|kind| (0..self.locks).map(move |_| *kind));
+        let only_quorum = [LockKind::RedLock];
+        let kinds = if self.shape == ShapeName::Quorum { &only_quorum } else { &*self.kinds.0 };
+        let kinds = kinds.iter().flat_map(|kind| (0..self.locks).map(move |_| *kind));
         kinds
             .enumerate()
             .map(|(number, kind)| LockInfo {

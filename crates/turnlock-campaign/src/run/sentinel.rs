@@ -192,8 +192,8 @@ fn mend(fronts: &[Front]) {
 }
 
 impl Shape for Sentinel {
-    fn url(&self) -> String {
-        self.set.url()
+    fn urls(&self) -> Vec<String> {
+        vec![self.set.url()]
     }
 
     fn replicas(&self) -> u32 {

@@ -8,6 +8,9 @@ use turnlock_testkit::RedisServer;
 
 use super::shape::Injection;
 
+/// The arguments of a server whose acknowledged writes survive a kill.
+pub(super) const DURABLE: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
+
 /// Faults of a server that accepts writes. It stays up.
 pub(super) const FAULTS: [&str; 5] =
     ["kill_pubsub", "script_flush", "max_memory", "acl_commands", "acl_channels"];

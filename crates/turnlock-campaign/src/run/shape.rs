@@ -26,7 +26,8 @@ pub(crate) enum Level {
 ///
 /// Faults have names. [`inject`](Self::inject) ends the fault that it began, so that the next one finds a whole deployment.
 pub(super) trait Shape {
-    fn url(&self) -> String;
+    /// The URL of each deployment: several for locks on a majority of them.
+    fn urls(&self) -> Vec<String>;
 
     /// The replicas that must acknowledge a grant.
     fn replicas(&self) -> u32 {

@@ -26,12 +26,8 @@ pub(super) struct Single {
     clock: i64,
 }
 
-/// Every acknowledged write survives a kill.
-const ARGS: [&str; 10] = [
-    "--appendonly",
-    "yes",
-    "--appendfsync",
-    "always",
+/// For faults of this shape.
+const FURTHER: [&str; 6] = [
     "--repl-diskless-sync-delay",
     "0",
     "--busy-reply-threshold",
@@ -86,8 +82,7 @@ impl Single {
         let primary = &mut self.servers[self.primary];
         primary.stop().await;
         sleep(down).await;
-        let args = [&ARGS, args].concat();
-        primary.restart_with(args.iter().map(ToString::to_string).collect()).await;
+        primary.restart_with(arguments(args)).await;
     }
 
     /// Restarts the primary with data of an older time, or none.
@@ -208,7 +203,7 @@ impl Single {
         self.proxies().iter().for_each(|proxy| network::heal(proxy));
         for server in &mut self.servers {
             if !server.is_running() {
-                server.restart_with(ARGS.iter().map(ToString::to_string).collect()).await;
+                server.restart_with(arguments(&[])).await;
             }
             server.resume();
             until_info(server, "persistence", "loading:0").await?;
@@ -221,16 +216,22 @@ impl Single {
 }
 
 async fn start_server() -> RedisServer {
+    let args = [&server::DURABLE[..], &FURTHER].concat();
     if RedisServer::clock_shift_missing().is_some() {
-        RedisServer::start_with(&ARGS).await
+        RedisServer::start_with(&args).await
     } else {
-        RedisServer::start_with_clock(&ARGS).await
+        RedisServer::start_with_clock(&args).await
     }
 }
 
+/// The arguments of a server, with further ones.
+fn arguments(further: &[&str]) -> Vec<String> {
+    [&server::DURABLE[..], &FURTHER, further].concat().into_iter().map(ToOwned::to_owned).collect()
+}
+
 impl Shape for Single {
-    fn url(&self) -> String {
-        self.proxy.url()
+    fn urls(&self) -> Vec<String> {
+        vec![self.proxy.url()]
     }
 
     fn faults(&self) -> Vec<Fault> {

@@ -20,7 +20,7 @@ use crate::workload::Workload;
 /// What a worker does, in one line of JSON.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct WorkerConfig {
-    pub(crate) url: String,
+    pub(crate) urls: Vec<String>,
     pub(crate) process: u32,
     pub(crate) seed: u64,
     pub(crate) tasks: u32,
@@ -56,7 +56,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
 
 async fn work(config: WorkerConfig, is_ending: watch::Receiver<bool>) -> anyhow::Result<()> {
     let WorkerConfig {
-        url,
+        urls,
         process,
         seed,
         tasks,
@@ -73,18 +73,21 @@ async fn work(config: WorkerConfig, is_ending: watch::Receiver<bool>) -> anyhow:
     let recorder = Arc::new(Recorder::to_file(start, process, file));
     recorder.record(process, What::Process { is: ProcessState::Started });
     let builder = Client::builder().watchdog_timeout(Duration::from_millis(watchdog_ms));
-    let client = loop {
-        match builder.clone().connect(&url).await {
-            Ok(client) => break client,
-            // The server may be down.
-            Err(_) if !*is_ending.borrow() => {
-                tokio::time::sleep(Duration::from_millis(100)).await;
+    let mut clients = Vec::new();
+    for url in urls {
+        let client = loop {
+            match builder.clone().connect(&url).await {
+                Ok(client) => break client,
+                // The server may be down.
+                Err(_) if !*is_ending.borrow() => {
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+                Err(error) => return Err(error.into()),
             }
-            Err(error) => return Err(error.into()),
-        }
-    };
-    let owners = (0..2).map(|_| client.owner()).collect();
-    let clients = vec![client];
+        };
+        clients.push(client);
+    }
+    let owners = (0..2).map(|_| clients[0].owner()).collect();
     let workload = Workload {
         clients,
         owners,
@@ -129,7 +132,9 @@ async fn work(config: WorkerConfig, is_ending: watch::Receiver<bool>) -> anyhow:
     workload.acquire_each().await;
     preparing.abort();
     measuring.abort();
-    let _ = workload.client().shutdown(Duration::from_secs(10)).await;
+    for client in &workload.clients {
+        let _ = client.shutdown(Duration::from_secs(10)).await;
+    }
     workload.recorder.record(process, What::Process { is: ProcessState::ShutDown });
     io::stdout().flush()?;
     Ok(())

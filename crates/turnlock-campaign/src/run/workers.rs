@@ -62,7 +62,7 @@ impl Workers {
         let history = self.out.join(format!("process-{number}.jsonl"));
         let namespace = self.namespace.as_ref().filter(|_| number.is_multiple_of(3));
         let config = WorkerConfig {
-            url: namespace.map_or_else(|| self.config.url.clone(), |(_, url)| url.clone()),
+            urls: namespace.map_or_else(|| self.config.urls.clone(), |(_, url)| vec![url.clone()]),
             process: number,
             seed: rng.u64(..),
             history: history.clone(),

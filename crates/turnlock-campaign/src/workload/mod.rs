@@ -13,6 +13,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use turnlock::{Client, Error, Lock, MultiLock, Owner, RedLock, TryAcquire};
+use turnlock_core::error_chain;
 
 use crate::history::{LONGEST_EFFECT_MS, LockInfo, LockKind, Mode, ReleaseBy, Wait, What};
 use crate::recorder::Recorder;
@@ -312,7 +313,7 @@ impl Workload {
                 record_each(&|op| What::Cancelled { op });
                 return Err(ShutDown);
             }
-            Some(Err(error)) => record_each(&|op| What::Failed { op, error: error.to_string() }),
+            Some(Err(error)) => record_each(&|op| What::Failed { op, error: error_chain(&error) }),
         }
         Ok(None)
     }
