@@ -18,7 +18,7 @@ fn run_of(bug: Bug) -> Option<&'static str> {
     Some(match bug {
         Bug::ReplicaNotLeft => "--shape single --only demotion --minutes 0.3 --pause 1000",
         Bug::WaitElsewhere => {
-            "--shape sentinel --only fail_over_stale,stop_worker --kinds lock,fair --locks 2 --long-holds 40 --minutes 1 --pause 500"
+            "--shape sentinel --only fail_over_stale,stop_worker --kinds lock,fair --locks 2 --long-holds 40 --minutes 0.7 --pause 500"
         }
         Bug::PresenceIgnored => "--shape file --only stop_worker --minutes 0.1",
         _ => return None,
