@@ -221,17 +221,18 @@ fn connect(
     static OPENING: Mutex<()> = Mutex::new(());
     let _guard = OPENING.lock();
     for times in 0.. {
-        store_path.prepare()?;
         match connect_once(store_path, presence) {
             // If several processes create the file, SQLite does not always call the busy handler.
             Err(error) if error.is_busy() && retry_busy(times) => {}
-            outcome => return outcome.map(|connection| (connection, identity_of(store_path))),
+            Err(error) => return Err(error.of_opening(store_path)),
+            Ok(connection) => return Ok((connection, identity_of(store_path))),
         }
     }
     unreachable!("the busy time-out ends before the counter")
 }
 
 fn connect_once(store_path: &StorePath, presence: &Presence) -> Result<Connection, FileError> {
+    store_path.prepare()?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(&store_path.database, flags)?;
     connection.busy_handler(Some(retry_busy))?;
@@ -240,6 +241,7 @@ fn connect_once(store_path: &StorePath, presence: &Presence) -> Result<Connectio
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let is_in_use = presence::remove_dead(store_path);
     schema::migrate(&transaction, boot::id().as_deref(), clock::both(), is_in_use)?;
+    schema::check_tables(&transaction)?;
     presence.ensure()?;
     schema::remove_dead_clients(&transaction, |client| presence::is_alive(store_path, client))?;
     transaction.commit().map_err(FileError::Commit)?;

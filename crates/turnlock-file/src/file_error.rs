@@ -40,6 +40,18 @@ impl FileError {
         Self::Failed(FailureKind::NotALock { key, found })
     }
 
+    /// Converts an error of opening the file, in which `SQLITE_ERROR` is a schema or a format that this version of
+    /// `SQLite` cannot use.
+    pub(super) fn of_opening(self, store_path: &dyn fmt::Display) -> Self {
+        match self {
+            // `Unknown` is the code for `SQLITE_ERROR`.
+            Self::Sqlite(error) if error.sqlite_error_code() == Some(ErrorCode::Unknown) => {
+                Self::Failed(damaged(&error, store_path))
+            }
+            _ => self,
+        }
+    }
+
     pub(super) fn into_failure(self, store_path: &dyn fmt::Display, sent: Sent) -> Failure {
         let in_doubt = matches!(self, Self::Commit(_) | Self::TimedOut(_)).then_some(sent);
         let kind = match self {
@@ -88,10 +100,7 @@ fn of_sqlite(error: &rusqlite::Error, store_path: &dyn fmt::Display) -> FailureK
                  process"
             ),
         ),
-        code if is_damage(code, error) => FailureKind::NotALock {
-            key: store_path.to_string(),
-            found: format!("a damaged store file ({error})"),
-        },
+        code if is_damage(code, error) => damaged(error, store_path),
         Some(ErrorCode::PermissionDenied | ErrorCode::ReadOnly | ErrorCode::CannotOpen) => {
             let text = format!(
                 "no access to {store_path} ({error}): check the permissions of the file and of its directory"
@@ -102,13 +111,16 @@ fn of_sqlite(error: &rusqlite::Error, store_path: &dyn fmt::Display) -> FailureK
     }
 }
 
+fn damaged(error: &rusqlite::Error, store_path: &dyn fmt::Display) -> FailureKind {
+    FailureKind::NotALock { key: store_path.to_string(), found: format!("a damaged store file ({error})") }
+}
+
 /// Returns `true` if the file has something else than a store has there.
 fn is_damage(code: Option<ErrorCode>, error: &rusqlite::Error) -> bool {
     use rusqlite::Error::{
         FromSqlConversionFailure, IntegralValueOutOfRange, InvalidColumnType, SqlInputError, Utf8Error,
     };
-    // `Unknown` is the code for a schema or a format that this version of `SQLite` cannot use.
-    matches!(code, Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt | ErrorCode::Unknown))
+    matches!(code, Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt))
         || matches!(
             error,
             FromSqlConversionFailure(..)

@@ -91,6 +91,21 @@ pub(super) fn migrate(
     Ok(())
 }
 
+/// Checks that the tables are those of a store. Prepares statements that the steps use, for which they stay cached.
+pub(super) fn check_tables(connection: &Connection) -> rusqlite::Result<()> {
+    for statement in [
+        "SELECT row FROM items WHERE key = ?1",
+        "INSERT OR REPLACE INTO items VALUES (?1, ?2)",
+        "SELECT client, number FROM listeners WHERE key = ?1 AND channel = ?2",
+        "INSERT OR REPLACE INTO listeners VALUES (?1, ?2, ?3, ?4)",
+        "SELECT card FROM clients WHERE id = ?1",
+        "INSERT OR REPLACE INTO clients VALUES (?1, ?2)",
+    ] {
+        connection.prepare_cached(statement)?;
+    }
+    Ok(())
+}
+
 /// Removes all owners, subscriptions and clients: they are from an earlier boot, and so are the moments in
 /// the rows.
 fn reset_after_reboot(transaction: &Transaction<'_>, now: Now) -> Result<(), FileError> {

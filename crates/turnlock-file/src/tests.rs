@@ -274,6 +274,34 @@ fn a_damaged_file_or_log_is_an_error_or_a_store() {
 }
 
 #[test]
+fn tables_that_change_are_an_outage_of_a_running_store_and_damage_of_one_that_is_opened() {
+    for change in [
+        "DROP TABLE items",
+        "DROP TABLE listeners",
+        "DROP TABLE clients",
+        "ALTER TABLE items ADD x",
+        "ALTER TABLE listeners RENAME number TO x",
+    ] {
+        let store = TestStore::new();
+        let mut database = store.open(client(1)).expect("a new store");
+        let mut perform_all = || {
+            database.execute(&[any_step(Kind::Lock, 0)])?;
+            database.write_client_record(client(1), "{}")?;
+            database.subscribe(&name(Kind::Lock), 1)?;
+            database.execute(&[any_step(Kind::Lock, 4)]).map(|_| ())
+        };
+        perform_all().expect("a store");
+        let other = Connection::open(&store.store_path.database).expect("the file");
+        other.execute_batch(change).expect("changed");
+        let outage = perform_all().expect_err(change).into_failure(&store.store_path, Sent::never());
+        assert!(outage.is_retryable(), "{change}: {outage}");
+        let damage = store.open(client(2)).err().expect(change);
+        let damage = damage.into_failure(&store.store_path, Sent::never());
+        assert!(damage.to_string().contains("damaged store file"), "{change}: {damage}");
+    }
+}
+
+#[test]
 fn other_files_among_those_of_the_clients_are_left_alone() {
     let store = TestStore::new();
     store.use_all().expect("a new store");
