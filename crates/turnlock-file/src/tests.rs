@@ -3,18 +3,18 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
-use proptest::test_runner::{Config, TestRunner};
+use proptest::test_runner::{Config, RngSeed, TestRunner};
 use rusqlite::{Connection, Transaction};
 use turnlock_core::model::{AcquireOptions, Claim, CounterOp, Reply, Step};
 use turnlock_core::{ClientId, Glob, Kind, Lease, LockName, OwnerId};
 use turnlock_store::row::{self, Table};
 use turnlock_store::{Failure, FailureKind, Search, Sent, clock};
+use turnlock_testkit::TempDir;
 
 use super::database::{Database, set_busy_deadline};
 use super::file_error::FileError;
@@ -24,8 +24,14 @@ use super::schema;
 use super::store_path::{FileSettings, StorePath};
 use super::wakeups::Wakeups;
 
+/// The same cases in every run; `PROPTEST_RNG_SEED` selects others.
 fn runner() -> TestRunner {
-    TestRunner::new(Config { cases: 10_000, failure_persistence: None, ..Config::default() })
+    let config = Config::default();
+    let rng_seed = match config.rng_seed {
+        RngSeed::Random => RngSeed::Fixed(1),
+        fixed @ RngSeed::Fixed(_) => fixed,
+    };
+    TestRunner::new(Config { cases: 10_000, failure_persistence: None, rng_seed, ..config })
 }
 
 /// One change of some bytes.
@@ -187,20 +193,17 @@ fn a_damaged_row_does_not_keep_the_store_closed_after_a_reboot() {
     assert!(table.load("Lock").is_err() && table.load("Fair").is_err(), "an error of their own names");
 }
 
-/// A store in a directory of its own, which is removed at the end.
+/// A store in a directory of its own.
 struct TestStore {
-    directory: PathBuf,
+    directory: TempDir,
     store_path: StorePath,
 }
 
 impl TestStore {
     fn new() -> Self {
-        static COUNT: AtomicU64 = AtomicU64::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let directory = std::env::temp_dir().join(format!("turnlock-file-{}-{count}", std::process::id()));
-        fs::create_dir(&directory).expect("a directory");
+        let directory = TempDir::new();
         let settings = FileSettings { any_file_system: Some(true) };
-        let store_path = StorePath::new(&directory.join("locks"), &settings).expect("a path");
+        let store_path = StorePath::new(&directory.path().join("locks"), &settings).expect("a path");
         Self { directory, store_path }
     }
 
@@ -211,7 +214,7 @@ impl TestStore {
     }
 
     fn log(&self) -> PathBuf {
-        self.directory.join("locks-wal")
+        self.directory.path().join("locks-wal")
     }
 
     /// Opens the store, and uses what it has.
@@ -224,12 +227,6 @@ impl TestStore {
         let (replies, _) = database.execute(&[any_step(Kind::Lock, 0), any_step(Kind::Fair, 1)])?;
         replies.into_iter().collect::<Result<Vec<_>, _>>()?;
         Ok(())
-    }
-}
-
-impl Drop for TestStore {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.directory);
     }
 }
 
@@ -259,7 +256,7 @@ fn a_damaged_file_or_log_is_an_error_or_a_store() {
         } else {
             (damaged(&in_file, &damage), Vec::new())
         };
-        let _ = fs::remove_file(store.directory.join("locks-shm"));
+        let _ = fs::remove_file(store.directory.path().join("locks-shm"));
         fs::write(store.log(), log).expect("written");
         fs::write(&store.store_path.database, file).expect("written");
         if let Err(error) = store.use_all() {
