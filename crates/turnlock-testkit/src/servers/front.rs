@@ -1,6 +1,6 @@
 //! A port in front of a server, with a fault proxy for each source of connections.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::net::{TcpListener, TcpStream};
@@ -32,9 +32,10 @@ impl Minority {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(pid);
     }
 
-    fn has(&self, port: u16) -> bool {
+    /// Returns `true` if a process has the client's end of this connection, which is at `from`.
+    fn has(&self, stream: &TcpStream, from: SocketAddr) -> bool {
         let pids = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        !pids.is_empty() && socket_owner::have_socket(&pids, port)
+        !pids.is_empty() && stream.local_addr().is_ok_and(|to| socket_owner::have_socket(&pids, from, to))
     }
 }
 
@@ -103,7 +104,7 @@ async fn accept(listener: TcpListener, sources: Arc<Vec<Source>>, minority: Mino
         // A client may close before it is accepted.
         let Ok((stream, from)) = listener.accept().await else { continue };
         let is_client = from.ip() == Ipv4Addr::LOCALHOST;
-        let source = if is_client && minority.has(from.port()) {
+        let source = if is_client && minority.has(&stream, from) {
             sources.last()
         } else {
             sources.iter().find(|source| source.address.map(IpAddr::V4) == Some(from.ip()))
