@@ -48,7 +48,9 @@ fn memory(rest: &str, settings: &mut Settings) -> Result<Location, Error> {
     let (name, query) = rest.split_once('?').unwrap_or((rest, ""));
     // A password with a question mark ends up in the parameters, and an error could show it.
     if query.contains('@') {
-        return Err(bad("it contains an @; a memory store has no user and no password"));
+        return Err(bad(
+            "a parameter contains an @: write %40 for it; a memory store has no user and no password",
+        ));
     }
     let name = match name.strip_prefix("//") {
         None => "",

@@ -304,6 +304,16 @@ fn a_memory_store_can_have_a_name() {
     }
 }
 
+#[test]
+fn an_at_sign_in_a_parameter_of_a_memory_store_is_written_as_percent_40() {
+    let error = StoreUrl::parse("memory://x?label=quokka@host").expect_err("an @").to_string();
+    assert!(error.contains("write %40") && !error.contains(CANARY), "{error}");
+    let error = StoreUrl::parse("memory://x?label=quokka%40host").expect_err("unknown").to_string();
+    assert!(error.contains("`label`") && !error.contains(CANARY), "{error}");
+    let settings = StoreUrl::parse("memory://x?client_name=me%40host").expect("a URL").settings;
+    assert_eq!(settings.redis.client_name.as_deref(), Some("me@host"));
+}
+
 /// Parts of URLs in any order, and other texts.
 fn any_url() -> impl Strategy<Value = String> {
     const SCHEMES: &[&str] = &[
