@@ -358,6 +358,13 @@ mod tests {
     }
 
     #[test]
+    fn a_list_and_a_text_can_be_nil() {
+        for nil in ["*-1\r\n", "$-1\r\n"] {
+            assert_eq!(decode(&mut nil.as_bytes()), Ok(Value::Nil), "{nil:?}");
+        }
+    }
+
+    #[test]
     fn other_bytes_are_an_error() {
         for bytes in ["HTTP/1.1 400\r\n", "\r\n", ":one\r\n", "$2\r\nabc\r\n", "%1\r\n"] {
             assert_eq!(decode(&mut bytes.as_bytes()), Err(Undecoded::NotResp), "{bytes:?}");

@@ -220,18 +220,40 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_reply_with_too_many_nodes_or_slots_is_cut() {
+    /// A reply with this number of nodes, each at a port of the host and with these slots.
+    fn many_nodes(host: &str, count: usize, slots: &str) -> String {
         let mut nodes = String::new();
-        for number in 0..100_000 {
-            let port = 1 + number % 65_535;
-            writeln!(nodes, "a 10.0.{}.1:{port}@1 master - 0 0 1 connected 0-16383 0-16383", number / 65_535)
+        for port in 1..=count {
+            writeln!(nodes, "a {host}:{port}@1,{host}.example master - 0 0 1 connected {slots}")
                 .expect("a text");
         }
+        nodes
+    }
+
+    #[test]
+    fn a_reply_with_too_many_nodes_or_slots_is_cut() {
+        let mut map = SlotMap::default();
+        map.apply(&many_nodes("10.0.0.1", MAX_NODES + 1, "0-16382 0-16383"), &queried(), false);
+        assert_eq!((map.peers.len(), map.owners.len()), (MAX_NODES, 1));
+        assert_eq!(map.owner(16_382), Some(&node(1)));
+        assert_eq!(map.owner(16_383), None, "no slot is left after as many as there are");
+
+        let nodes = many_nodes("10.0.0.1", MAX_NODES, "") + &many_nodes("10.0.0.2", 1, "7");
         let mut map = SlotMap::default();
         map.apply(&nodes, &queried(), false);
-        assert_eq!((map.peers.len(), map.owners.len()), (MAX_NODES, 1));
-        assert_eq!(map.owner(16_383), Some(&Address::tcp("10.0.0.1", 1)));
+        assert!(map.owners.is_empty(), "the last line is not read");
+
+        map.apply(&many_nodes("10.0.0.3", 1, "16384 65535 9-3"), &queried(), false);
+        assert!(map.owners.is_empty() && map.slots.is_empty(), "there are no such slots");
+    }
+
+    #[test]
+    fn the_nodes_of_all_replies_are_limited() {
+        let mut map = SlotMap::default();
+        for (host, count) in [("10.0.0.1", MAX_NODES), ("10.0.0.2", 9)] {
+            map.apply(&many_nodes(host, count, ""), &queried(), true);
+            assert_eq!((map.peers.len(), map.canonical_addresses.len()), (MAX_NODES, MAX_NODES));
+        }
     }
 
     #[test]

@@ -6,7 +6,8 @@ pub(crate) mod subscriptions;
 use std::io;
 
 use redis::{Arg, Cmd, RedisError, RedisResult, Value};
-use tokio::io::{AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::io::{AsyncRead, AsyncWriteExt, WriteHalf};
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -70,9 +71,7 @@ impl PubSubConnection {
         let connect_failed = |error| failure::connect_failed(&address, error);
         let stream = common.access.connect(&address).await.map_err(|error| connect_failed(error.into()))?;
         let (reader, writer) = tokio::io::split(stream);
-        let (sender, replies) = mpsc::channel(MAX_UNREAD);
-        let mut reading = JoinSet::new();
-        reading.spawn_on(read_replies(reader, sender), &common.runtime);
+        let (replies, reading) = start_reading(reader, &common.runtime);
         let is_sharded = common.server_mode.has_sharded_pubsub();
         let mut pubsub = Self { writer, replies, _reader: reading, is_sharded, epoch };
         let cmds = setup_commands(&common.access);
@@ -156,8 +155,19 @@ fn setup_commands(access: &Access) -> Vec<Cmd> {
     cmds
 }
 
+/// Starts the task that reads. Returns its replies, and the set that ends it when it is dropped.
+fn start_reading(
+    reader: impl AsyncRead + Send + Unpin + 'static,
+    runtime: &Handle,
+) -> (mpsc::Receiver<RedisResult<Value>>, JoinSet<()>) {
+    let (sender, replies) = mpsc::channel(MAX_UNREAD);
+    let mut reading = JoinSet::new();
+    reading.spawn_on(read_replies(reader, sender), runtime);
+    (replies, reading)
+}
+
 /// Reads replies until the connection closes.
-async fn read_replies(reader: ReadHalf<Stream>, replies: mpsc::Sender<RedisResult<Value>>) {
+async fn read_replies(reader: impl AsyncRead + Unpin, replies: mpsc::Sender<RedisResult<Value>>) {
     let mut reader = ReplyReader::new(reader);
     loop {
         match reader.read().await {
@@ -193,10 +203,34 @@ fn decode_push(value: &Value) -> Option<Push> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use proptest::prelude::*;
+    use tokio::time::timeout;
 
     use super::*;
     use crate::tests::any_reply::{any_reply, config};
+
+    // The clock advances only when no task has anything to do, so a time-out is a server that has to wait.
+    #[tokio::test(start_paused = true)]
+    async fn a_server_waits_while_many_replies_are_unread() {
+        let (mut server, client) = tokio::io::duplex(100);
+        let (mut replies, _reading) = start_reading(client, &Handle::current());
+        let sending = tokio::spawn(async move {
+            for _ in 0..3 * MAX_UNREAD {
+                server.write_all(b"+PONG\r\n").await.expect("the client reads");
+            }
+        });
+        let (limit, mut received) = (Duration::from_secs(60), 0);
+        let mut sending = std::pin::pin!(sending);
+        timeout(limit, &mut sending).await.expect_err("the replies are not read");
+        assert_eq!(replies.len(), MAX_UNREAD);
+        while let Some(Ok(_)) = timeout(limit, replies.recv()).await.expect("replies, or the end") {
+            received += 1;
+        }
+        sending.await.expect("all were sent");
+        assert_eq!(received, 3 * MAX_UNREAD, "none is lost");
+    }
 
     proptest! {
         #![proptest_config(config())]
