@@ -113,10 +113,13 @@ fn any_error() -> impl Strategy<Value = Value> {
         "to run the 'evalsha' command",
         "\u{fc}",
     ];
-    (select(CODES), vec(select(PARTS), 0..5)).prop_map(|(code, parts)| {
-        let line = format!("-{code} {}\r\n", parts.concat());
-        redis::parse_redis_value(line.as_bytes()).unwrap_or(Value::Nil)
-    })
+    const REDIRECTS: &[&str] = &["MOVED 1 ", "MOVED 16384 ", "ASK 1 ", "MOVED x ", "ASK "];
+    const NODES: &[&str] = &["h:1", ":1", "?:1", "[::1]:1", "h:", "h:x", "h:65536", "h:-1", "h", ":", ""];
+    let line = prop_oneof![
+        3 => (select(CODES), vec(select(PARTS), 0..5)).prop_map(|(code, parts)| format!("{code} {}", parts.concat())),
+        1 => (select(REDIRECTS), select(NODES)).prop_map(|(redirect, node)| format!("{redirect}{node}")),
+    ];
+    line.prop_map(|line| redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).unwrap_or(Value::Nil))
 }
 
 fn any_number() -> impl Strategy<Value = Value> {
