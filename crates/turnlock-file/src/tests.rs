@@ -201,7 +201,8 @@ struct TestStore {
 
 impl TestStore {
     fn new() -> Self {
-        let directory = TempDir::new();
+        // In memory, since some tests write thousands of files.
+        let directory = TempDir::in_memory();
         let settings = FileSettings { any_file_system: Some(true) };
         let store_path = StorePath::new(&directory.path().join("locks"), &settings).expect("a path");
         Self { directory, store_path }
