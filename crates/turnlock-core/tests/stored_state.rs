@@ -21,9 +21,9 @@ enum Step {
 fn steps(at_most: usize) -> impl Strategy<Value = Vec<(u64, Step)>> {
     let owner = 0..4_usize;
     let op = prop_oneof![
-        (0..5_u64).prop_map(CounterOp::SetOnce),
-        (-3..3_i64).prop_map(CounterOp::Add),
-        (0..5_u64).prop_map(CounterOp::SetTotal),
+        prop_oneof![4 => 0..5_u64, 1 => Just(u64::MAX)].prop_map(CounterOp::SetOnce),
+        prop_oneof![4 => -3..3_i64, 1 => Just(i64::MIN), 1 => Just(i64::MAX)].prop_map(CounterOp::Add),
+        prop_oneof![4 => 0..5_u64, 1 => Just(u64::MAX)].prop_map(CounterOp::SetTotal),
         Just(CounterOp::CountDown),
         Just(CounterOp::Drain),
     ];

@@ -272,6 +272,41 @@ fn a_damaged_file_or_log_is_an_error_or_a_store() {
 }
 
 #[test]
+fn a_damaged_column_is_an_error_or_ignored() {
+    for (change, is_ignored) in [
+        ("UPDATE boot SET id = CAST(X'FF' AS TEXT)", false),
+        ("UPDATE boot SET id = X'FF'", false),
+        ("UPDATE boot SET id = 'clock:x'", true),
+        ("UPDATE clients SET card = CAST(X'FF' AS TEXT)", true),
+        ("UPDATE clients SET card = X'FF'", true),
+        ("UPDATE clients SET id = X'FF'", true),
+        ("UPDATE listeners SET client = CAST(X'FF' AS TEXT)", true),
+        ("UPDATE listeners SET client = X'FF'", true),
+        ("UPDATE listeners SET client = 'x'", true),
+        ("UPDATE listeners SET number = 'x'", true),
+        ("UPDATE items SET key = X'FF' WHERE key = 'Lock'", true),
+        ("UPDATE items SET row = X'FF' WHERE key = 'Lock'", false),
+    ] {
+        let store = TestStore::new();
+        let mut database = store.open(client(1)).expect("a new store");
+        for kind in [Kind::Lock, Kind::Fair] {
+            database.execute(&steps(kind)).expect("executed");
+            database.subscribe(&name(kind), 1).expect("subscribed");
+        }
+        database.write_client_record(client(1), "{}").expect("written");
+        drop(database);
+        let other = Connection::open(&store.store_path.database).expect("the file");
+        assert!(other.execute(change, []).expect(change) > 0, "{change}");
+        drop(other);
+        let outcome = store.use_all().map_err(|error| error.into_failure(&store.store_path, Sent::never()));
+        match outcome {
+            Ok(()) => assert!(is_ignored, "{change}"),
+            Err(failure) => assert!(!is_ignored && !failure.is_retryable(), "{change}: {failure}"),
+        }
+    }
+}
+
+#[test]
 fn tables_that_change_are_an_outage_of_a_running_store_and_damage_of_one_that_is_opened() {
     for change in [
         "DROP TABLE items",
