@@ -334,6 +334,26 @@ mod tests {
         })
     }
 
+    #[test]
+    fn numbers_and_durations_of_options_are_checked() {
+        for (arguments, is_valid) in [
+            (["bench", "--time=1h"], true),
+            (["bench", "--time=3601"], false),
+            (["bench", "--time=18446744073709551615s"], false),
+            (["bench", "--time=x"], false),
+            (["bench", "--tasks=1"], true),
+            (["bench", "--tasks=0"], false),
+            (["bench", "--tasks=-1"], false),
+            (["ls", "--limit=0"], false),
+            (["ls", "--limit=18446744073709551616"], false),
+            (["watch", "--interval=0"], true),
+            (["watch", "--interval=1e400"], false),
+        ] {
+            let parsed = parse(&arguments.map(OsString::from));
+            assert_eq!(parsed.is_ok(), is_valid, "{arguments:?}: {parsed:?}");
+        }
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig { cases: 10_000, failure_persistence: None, ..ProptestConfig::default() })]
 

@@ -225,7 +225,8 @@ impl TestStore {
         database.find(&search)?;
         database.client_records(&[client(1), client(2)])?;
         database.subscribe(&name(Kind::Lock), 1)?;
-        let (replies, _) = database.execute(&[any_step(Kind::Lock, 0), any_step(Kind::Fair, 1)])?;
+        let steps = [any_step(Kind::Lock, 0), any_step(Kind::Fair, 1), any_step(Kind::Lock, 4)];
+        let (replies, _) = database.execute(&steps)?;
         replies.into_iter().collect::<Result<Vec<_>, _>>()?;
         Ok(())
     }
