@@ -21,6 +21,7 @@ use std::time::Instant;
 use clap::{Parser, Subcommand};
 use parking_lot::Mutex;
 use turnlock_core::name::fix_hash_keys;
+use turnlock_testkit::NetworkNamespace;
 
 use checker::Verdict;
 use history::Event;
@@ -82,6 +83,9 @@ fn main() -> anyhow::Result<ExitCode> {
         Command::Sim { seed: None, seeds, from, history } => search_and_report(from, seeds, history),
         Command::Planted { seeds, bugs } => planted::find(&bugs, seeds),
         Command::Run(options) => {
+            if options.needs_namespace() {
+                NetworkNamespace::exec_alone();
+            }
             let events = run_on_servers(&options)?;
             let verdict = checker::check(&events);
             let page = report::write(&events, &verdict, report::commit().as_deref(), &options.out)?;

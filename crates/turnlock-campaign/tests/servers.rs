@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use libtest_mimic::{Arguments, Trial};
 use tokio::process::Command;
-use turnlock_testkit::{RedisServer, TempDir};
+use turnlock_testkit::{NetworkNamespace, RedisServer, TempDir};
 
 const CAMPAIGN: &str = env!("CARGO_BIN_EXE_campaign");
 
@@ -33,7 +33,8 @@ fn main() {
         campaign("cluster", server.clone()),
         campaign("quorum", server.clone()),
         campaign("file", None),
-        planted("ReplicaNotLeft", server.clone()),
+        link_down(server.clone().or_else(NetworkNamespace::missing)),
+        planted("StaysOnReplica", server.clone()),
         planted("WaitElsewhere", server),
         planted("PresenceIgnored", None),
     ];
@@ -56,6 +57,31 @@ fn campaign(shape: &'static str, missing: Option<String>) -> Trial {
         assert!(is_success, "{shape}: {text}");
         let acquired = text.lines().find_map(|line| line.split_once(" acquired, ")?.0.parse::<usize>().ok());
         assert!(acquired.is_some_and(|acquired| acquired >= ACQUIRED), "{shape}: {text}");
+    })
+}
+
+/// Returns the trial of clients whose packets are lost: nothing else lets a request fail, or a lock get lost.
+fn link_down(missing: Option<String>) -> Trial {
+    let title = "clients_without_a_link_lose_their_locks";
+    turnlock_testkit::trial(title, missing, LIMIT, || async {
+        let out = TempDir::new();
+        let mut command = Command::new(CAMPAIGN);
+        command.args([
+            "run",
+            "--only",
+            "link_down",
+            "--minutes",
+            "0.3",
+            "--pause",
+            "400",
+            "--long-holds",
+            "30",
+        ]);
+        let (is_success, text) = output_of(command.arg("--out").arg(out.path())).await;
+        assert!(is_success && text.contains("faults: link_down "), "{text}");
+        let numbers = |word: &str| text.split(word).next().and_then(|text| text.rsplit(' ').next());
+        let number = |word: &str| numbers(word).and_then(|number| number.parse::<u32>().ok()).unwrap_or(0);
+        assert!(number(" lost,") + number(" failed,") > 0, "{text}");
     })
 }
 

@@ -60,7 +60,7 @@ pub enum Bug {
     /// A lock is handed over inside a process after the hand-over window.
     HandOverAfterWindow,
     /// A client stays on a server that has become a replica.
-    ReplicaNotLeft,
+    StaysOnReplica,
     /// Replicas acknowledge the writes of another connection.
     WaitElsewhere,
     /// Every other client of a file is taken for dead.
@@ -68,7 +68,7 @@ pub enum Bug {
 }
 
 impl Bug {
-    /// The bugs of the engine and of the models, which are the same on all stores.
+    /// The bugs of the engine and of the models, the same on all stores.
     pub const OF_ENGINE: [Self; 24] = [
         Self::LateLocalEnd,
         Self::NoMargin,
@@ -97,7 +97,7 @@ impl Bug {
     ];
 
     /// The bugs of one store.
-    pub const OF_STORES: [Self; 3] = [Self::ReplicaNotLeft, Self::WaitElsewhere, Self::PresenceIgnored];
+    pub const OF_STORES: [Self; 3] = [Self::StaysOnReplica, Self::WaitElsewhere, Self::PresenceIgnored];
 
     /// Returns the bug with this name.
     pub fn named(name: &str) -> Option<Self> {

@@ -30,7 +30,7 @@ pub(crate) fn breaks_connection(error: &RedisError) -> bool {
 
 /// Returns `true` if the server is a replica. Its address may lead to another server by now.
 pub(crate) fn is_replica_error(error: &RedisError) -> bool {
-    if Bug::ReplicaNotLeft.is_planted() {
+    if Bug::StaysOnReplica.is_planted() {
         return false;
     }
     error.kind() == ErrorKind::Server(ServerErrorKind::MasterDown) || has_code(error, "READONLY")
@@ -204,7 +204,7 @@ pub(crate) fn query_failed(address: &Address, failure: Failure) -> Failure {
 
 /// Returns `true` if the reply to `ROLE` is that of a replica.
 pub(crate) fn is_replica_role(role: &Value) -> bool {
-    !Bug::ReplicaNotLeft.is_planted()
+    !Bug::StaysOnReplica.is_planted()
         && matches!(role, Value::Array(role) if matches!(role.first(), Some(Value::BulkString(text)) if text == b"slave"))
 }
 

@@ -427,6 +427,9 @@ mod tests {
         let end = |permits| What::End { left: Vec::new(), available: vec![Available { lock: 0, permits }] };
         assert_eq!((violations(end(2)), violations(end(1))), ((0, 0), (1, 0)));
         assert_eq!(violations(What::Purged { owner: "x".to_owned() }), (1, 0));
+        assert_eq!(violations(What::Memory { kib: MOST_MEMORY_KIB }), (0, 0));
+        assert_eq!(violations(What::Memory { kib: MOST_MEMORY_KIB + 1 }), (1, 0));
+        assert_eq!(violations(What::Process { is: ProcessState::Stuck }), (1, 0));
         // The first holder is gone, and writes all the same: before the second one, and after it.
         assert_eq!(violations(What::Write { op: 1, token: 5 }), (0, 0));
         assert_eq!(violations(What::Write { op: 2, token: 7 }), (1, 1), "its own second write is rejected");

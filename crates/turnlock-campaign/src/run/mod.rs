@@ -38,7 +38,7 @@ use injectors::Injectors;
 pub(crate) use options::RunOptions;
 use options::ShapeName;
 use redisson::JavaWorkers;
-use shape::{Level, Shape, guarded};
+use shape::{Shape, guarded};
 use worker::WorkerConfig;
 use workers::Workers;
 
@@ -82,8 +82,8 @@ pub(crate) async fn run(options: &RunOptions) -> anyhow::Result<Vec<Event>> {
         bug: options.plant.clone(),
     };
     let mut workers = Workers::new(config, options.out.clone(), &*shape, options.redisson);
-    for _ in 0..options.processes {
-        workers.start(&mut rng).await?;
+    for place in 1..=options.processes {
+        workers.start(place, &mut rng).await?;
     }
     // Before the first fault, the permits of semaphores are set.
     sleep(Duration::from_secs(1)).await;
@@ -95,14 +95,15 @@ pub(crate) async fn run(options: &RunOptions) -> anyhow::Result<Vec<Event>> {
     let ended = java.end().await.and(workers.end(&recorder).await);
     // The last leases, and requests that are late.
     sleep(Duration::from_secs(6)).await;
-    let left = guarded(shape.left()).await?;
+    let left = guarded(shape.left()).await;
     // After a loss of data, their number may be that of an older state.
-    let available = if options.faults == Level::Promised {
-        free_permits(&shape.urls()[0], &locks).await?
+    let available = if options.promises().exclusion {
+        guarded(free_permits(&shape.urls()[0], &locks)).await
     } else {
-        Vec::new()
+        Ok(Vec::new())
     };
-    recorder.record(0, What::End { left, available });
+    let at_end = left.and_then(|left| Ok(What::End { left, available: available? }));
+    let at_end = at_end.map(|end| recorder.record(0, end));
     let mut events = recorder.take();
     let is_kill = |event: &&Event| matches!(event.what, What::Process { is: ProcessState::Killed });
     let killed: HashMap<_, _> = events.iter().filter(is_kill).map(|event| (event.process, event.t)).collect();
@@ -115,7 +116,7 @@ pub(crate) async fn run(options: &RunOptions) -> anyhow::Result<Vec<Event>> {
     events.sort_by_key(|event| (event.t, event.process));
     history::write_file(&events, &options.out.join("history.jsonl"))?;
     of_workers?;
-    if let Err(error) = of_servers.and(healed) {
+    if let Err(error) = of_servers.and(healed).and(at_end) {
         // Requests may fail then, and locks may be left. But no holds may overlap.
         let overlaps =
             if options.promises().exclusion { checker::find_overlaps(&events) } else { Vec::new() };

@@ -27,7 +27,7 @@ pub(crate) struct RunOptions {
     /// The longest pause between two faults of servers, of the network or of workers, in milliseconds
     #[arg(long, default_value_t = 5_000, value_name = "MS")]
     pub(crate) pause: u64,
-    /// The kinds of locks on one deployment: `all` that have a lease, or some of
+    /// The kinds of locks, except on a quorum: `all` that have a lease, or some of
     /// `lock,fair,fenced,spin,plain,read_write,permits,semaphore,latch`
     #[arg(long, default_value = "all")]
     pub(crate) kinds: Kinds,
@@ -84,6 +84,14 @@ impl RunOptions {
             !(has_replicas && self.faults == Level::Promised && self.has_unleased()),
             "permits of a semaphore are not acknowledged by replicas: nothing is promised of them; use --faults all"
         );
+        anyhow::ensure!(
+            self.plant.is_none() || cfg!(debug_assertions),
+            "this build has no switch for bugs: build it with debug assertions"
+        );
+        anyhow::ensure!(
+            self.shape != ShapeName::Quorum || self.faults == Level::Promised,
+            "quorum has no further faults: a lock on a majority of servers excludes others under all of them"
+        );
         let has_unknown_bug = self.plant.as_deref().is_some_and(|name| Bug::named(name).is_none());
         anyhow::ensure!(!has_unknown_bug, "--plant: no such bug; docs/reliability.md has a list");
         anyhow::ensure!(self.pause > SHORTEST_PAUSE, "--pause must be above {SHORTEST_PAUSE}");
@@ -96,7 +104,13 @@ impl RunOptions {
 
     /// Returns `true` if there are permits that do not return from a killed process.
     pub(crate) fn has_unleased(&self) -> bool {
-        self.shape != ShapeName::File && self.kinds.0.iter().any(|kind| kind.is_unleased())
+        !matches!(self.shape, ShapeName::File | ShapeName::Quorum)
+            && self.kinds.0.iter().any(|kind| kind.is_unleased())
+    }
+
+    /// Returns `true` if some clients are in a network namespace of their own.
+    pub(crate) fn needs_namespace(&self) -> bool {
+        self.shape == ShapeName::Single && self.redisson == 0
     }
 
     /// What the run promises.

@@ -18,8 +18,8 @@ pub(super) struct Single {
     servers: [RedisServer; 2],
     primary: usize,
     proxy: Arc<FaultProxy>,
-    /// Some clients are at the other end of a cable, which leads to a proxy of its own.
-    apart: Result<(Arc<NetworkNamespace>, Arc<FaultProxy>), String>,
+    /// Some clients are in another network namespace, with a proxy of its own.
+    other_network: Result<(Arc<NetworkNamespace>, Arc<FaultProxy>), String>,
     level: Level,
     has_redisson: bool,
     /// How far the clocks of the servers are ahead of this machine's.
@@ -49,14 +49,14 @@ impl Single {
         let servers = [start_server().await, start_server().await];
         execute(&servers[0], &["EVAL", FILLING, "0"]).await?;
         let proxy = Arc::new(FaultProxy::start(servers[0].port()).await);
-        let apart = match NetworkNamespace::create() {
+        let other_network = match NetworkNamespace::create() {
             Ok(namespace) => {
                 let proxy = FaultProxy::start_at(namespace.address(), servers[0].port()).await;
                 Ok((Arc::new(namespace), Arc::new(proxy)))
             }
             Err(reason) => Err(format!("no network namespace: {reason}")),
         };
-        let single = Self { servers, primary: 0, proxy, apart, level, has_redisson, clock: 0 };
+        let single = Self { servers, primary: 0, proxy, other_network, level, has_redisson, clock: 0 };
         single.follow().await?;
         Ok(single)
     }
@@ -106,14 +106,14 @@ impl Single {
     }
 
     fn proxies(&self) -> Vec<Arc<FaultProxy>> {
-        let apart = self.apart.as_ref().ok().map(|(_, proxy)| Arc::clone(proxy));
-        [Arc::clone(&self.proxy)].into_iter().chain(apart).collect()
+        let other = self.other_network.as_ref().ok().map(|(_, proxy)| Arc::clone(proxy));
+        [Arc::clone(&self.proxy)].into_iter().chain(other).collect()
     }
 
-    /// Plugs the cable of the clients apart in, or unplugs it.
-    fn plug(&self, is_in: bool) -> anyhow::Result<()> {
-        let Ok((namespace, _)) = &self.apart else { return Ok(()) };
-        namespace.plug(is_in).map_err(anyhow::Error::msg)
+    /// Takes the link of the other network up or down.
+    fn set_link_up(&self, is_up: bool) -> anyhow::Result<()> {
+        let Ok((namespace, _)) = &self.other_network else { return Ok(()) };
+        namespace.set_link_up(is_up).map_err(anyhow::Error::msg)
     }
 
     fn step_clock(&mut self, seconds: i64) {
@@ -162,11 +162,11 @@ impl Single {
                 sleep(fault.lasts / 5).await;
                 self.move_address(fault);
             }
-            "unplug" => {
+            "link_down" => {
                 fault.begin("");
-                self.plug(false)?;
+                self.set_link_up(false)?;
                 fault.last().await;
-                self.plug(true)?;
+                self.set_link_up(true)?;
             }
             "clock_back" => {
                 fault.begin("by a second");
@@ -199,7 +199,7 @@ impl Single {
     }
 
     async fn heal_all(&mut self) -> anyhow::Result<()> {
-        self.plug(true)?;
+        self.set_link_up(true)?;
         self.proxies().iter().for_each(|proxy| network::heal(proxy));
         for server in &mut self.servers {
             if !server.is_running() {
@@ -241,7 +241,7 @@ impl Shape for Single {
         let own_clock = "Redisson ends leases of permits, those of others too, by its own clock";
         let missing = self.has_redisson.then(|| own_clock.to_owned()).or(RedisServer::clock_shift_missing());
         faults.push(Fault { name, missing });
-        faults.push(Fault { name: "unplug", missing: self.apart.as_ref().err().cloned() });
+        faults.push(Fault { name: "link_down", missing: self.other_network.as_ref().err().cloned() });
         if self.level == Level::All {
             faults.extend(Fault::all(&LOSING));
         }
@@ -253,7 +253,7 @@ impl Shape for Single {
     }
 
     fn namespace(&self) -> Option<(Arc<NetworkNamespace>, String)> {
-        let (namespace, proxy) = self.apart.as_ref().ok()?;
+        let (namespace, proxy) = self.other_network.as_ref().ok()?;
         Some((Arc::clone(namespace), proxy.url()))
     }
 

@@ -120,9 +120,7 @@ async fn work(config: WorkerConfig, is_ending: watch::Receiver<bool>) -> anyhow:
         async move {
             loop {
                 tokio::time::sleep(MEMORY_PERIOD).await;
-                if let Some(kib) = memory() {
-                    recorder.record(process, What::Memory { kib });
-                }
+                record_memory(&recorder, process);
             }
         }
     });
@@ -132,12 +130,19 @@ async fn work(config: WorkerConfig, is_ending: watch::Receiver<bool>) -> anyhow:
     workload.acquire_each().await;
     preparing.abort();
     measuring.abort();
+    record_memory(&workload.recorder, process);
     for client in &workload.clients {
         let _ = client.shutdown(Duration::from_secs(10)).await;
     }
     workload.recorder.record(process, What::Process { is: ProcessState::ShutDown });
     io::stdout().flush()?;
     Ok(())
+}
+
+fn record_memory(recorder: &Recorder, process: u32) {
+    if let Some(kib) = memory() {
+        recorder.record(process, What::Memory { kib });
+    }
 }
 
 /// The memory of this process in KiB. `None` where the system does not say.

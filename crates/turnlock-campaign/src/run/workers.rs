@@ -21,8 +21,9 @@ use super::worker::WorkerConfig;
 /// How long workers may take to end after the last fault.
 const LAST_TURNS: Duration = Duration::from_secs(200);
 
-/// The same with a planted bug, which may be found before that.
+/// The same with a planted bug that lets them wait for ever.
 const LAST_TURNS_WITH_BUG: Duration = Duration::from_secs(20);
+const STUCK: &str = "StaysOnReplica";
 
 /// Stops one worker for a while, or kills it and starts another one.
 pub(super) const FAULTS: [&str; 2] = ["stop_worker", "kill_worker"];
@@ -44,6 +45,7 @@ pub(super) struct Workers {
 
 struct Worker {
     number: u32,
+    place: u32,
     child: Child,
     /// The worker ends when this is closed.
     stdin: ChildStdin,
@@ -56,11 +58,12 @@ impl Workers {
         Self { config, out, minority, namespace, next: others + 1, live: Vec::new(), histories: Vec::new() }
     }
 
-    pub(super) async fn start(&mut self, rng: &mut Rng) -> anyhow::Result<()> {
+    /// Starts a process at a place: every second one is with the minority, every third one in the other namespace.
+    pub(super) async fn start(&mut self, place: u32, rng: &mut Rng) -> anyhow::Result<()> {
         let number = self.next;
         self.next += 1;
         let history = self.out.join(format!("process-{number}.jsonl"));
-        let namespace = self.namespace.as_ref().filter(|_| number.is_multiple_of(3));
+        let namespace = self.namespace.as_ref().filter(|_| place.is_multiple_of(3));
         let config = WorkerConfig {
             urls: namespace.map_or_else(|| self.config.urls.clone(), |(_, url)| vec![url.clone()]),
             process: number,
@@ -75,14 +78,14 @@ impl Workers {
         };
         let mut child = command.arg("worker").stdin(Stdio::piped()).kill_on_drop(true).spawn()?;
         if let Some((minority, pid)) = self.minority.as_ref().zip(child.id())
-            && number.is_multiple_of(2)
+            && place.is_multiple_of(2)
         {
             minority.add(pid);
         }
         let mut stdin = child.stdin.take().context("a pipe to the worker")?;
         stdin.write_all(format!("{}\n", serde_json::to_string(&config)?).as_bytes()).await?;
         self.histories.push(history);
-        self.live.push(Worker { number, child, stdin });
+        self.live.push(Worker { number, place, child, stdin });
         Ok(())
     }
 
@@ -106,17 +109,17 @@ impl Workers {
             // Before it, since the store may notice the end earlier than this program.
             recorder.record(number, What::Process { is: ProcessState::Killed });
             worker.child.kill().await?;
-            self.start(fault.rng).await?;
+            self.start(worker.place, fault.rng).await?;
         }
         Ok(())
     }
 
     /// Lets all workers end, at the same time. Records and kills those that do not.
     pub(super) async fn end(&mut self, recorder: &Recorder) -> anyhow::Result<()> {
-        let limit = if self.config.bug.is_some() { LAST_TURNS_WITH_BUG } else { LAST_TURNS };
+        let limit = if self.config.bug.as_deref() == Some(STUCK) { LAST_TURNS_WITH_BUG } else { LAST_TURNS };
         let limit = Instant::now() + limit;
         let mut ending = Vec::new();
-        for Worker { number, child, stdin } in std::mem::take(&mut self.live) {
+        for Worker { number, child, stdin, .. } in std::mem::take(&mut self.live) {
             drop(stdin);
             ending.push((number, child));
         }

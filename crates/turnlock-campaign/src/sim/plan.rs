@@ -132,6 +132,7 @@ impl Fault {
 impl Plan {
     pub(crate) fn new(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
+        // Their runs take about ten times as long.
         let is_red_lock = rng.u8(..16) == 0;
         let replicas = u32::from(rng.u8(..3) == 0 && !is_red_lock);
         // Half of the runs have only faults under which exclusion is promised.

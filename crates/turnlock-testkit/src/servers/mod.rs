@@ -7,7 +7,7 @@
 //!   with TLS. [`Shared`](crate::Shared) lets many tests use one of them.
 //! - [`FaultProxy`] is a TCP proxy that loses, delays or holds requests and replies. [`Front`] has one for each source of
 //!   connections.
-//! - [`NetworkNamespace`] has processes whose packets can be lost.
+//! - [`NetworkNamespace`] has processes whose packets are lost while its link is down.
 //! - [`Redisson`], [`PyLock`] and [`NodeRedlock`] run other lock libraries in processes that a test drives.
 
 mod build_cache;
