@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use turnlock::acl::Primitive;
 
 use crate::duration;
@@ -17,7 +17,7 @@ use crate::run_arguments::RunArguments;
 
 /// Run commands under distributed locks, and inspect the locks.
 #[derive(Debug, Parser)]
-#[command(name = "turnlock", version, propagate_version = true, disable_help_subcommand = true)]
+#[command(name = "turnlock", version, propagate_version = true)]
 #[command(after_long_help = manual::for_help())]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -32,23 +32,35 @@ pub(crate) struct StoreArguments {
     /// The store: file:PATH for the processes of one machine; redis://, rediss://, redis+sentinel:// or
     /// redis+cluster:// for many machines. The default is a file in your state directory
     #[arg(long, value_name = "URL", env = "TURNLOCK_STORE", hide_env_values = true, global = true)]
+    #[arg(help_heading = "Store")]
     pub(crate) store: Option<String>,
     /// A file that contains the password of the store. Alternatively, set TURNLOCK_PASSWORD to the password itself
-    #[arg(long, value_name = "FILE", global = true)]
+    #[arg(long, value_name = "FILE", global = true, help_heading = "Store")]
     pub(crate) password_file: Option<PathBuf>,
 }
 
+// The usage of an error would have the option of an environment variable that is set.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    #[command(display_name = "turnlock", override_usage = "turnlock run [OPTIONS] NAME [--] COMMAND...")]
     Run(RunArguments),
+    #[command(display_name = "turnlock")]
     Ls(LsArguments),
+    #[command(display_name = "turnlock", override_usage = "turnlock show [OPTIONS] NAME")]
     Show(ShowArguments),
+    #[command(display_name = "turnlock")]
     Watch(WatchArguments),
+    #[command(display_name = "turnlock", override_usage = "turnlock unlock --force [OPTIONS] NAME")]
     Unlock(UnlockArguments),
+    #[command(display_name = "turnlock")]
     Doctor(DoctorArguments),
+    #[command(display_name = "turnlock")]
     Acl(AclArguments),
+    #[command(display_name = "turnlock")]
     Bench(BenchArguments),
+    #[command(display_name = "turnlock", override_usage = "turnlock completions SHELL")]
     Completions(CompletionsArguments),
+    #[command(display_name = "turnlock")]
     Man(ManArguments),
 }
 
@@ -68,6 +80,34 @@ pub(crate) struct LsArguments {
     /// List at most N locks
     #[arg(long, value_name = "N", default_value = "1000", value_parser = at_least_one)]
     pub(crate) limit: usize,
+    /// Order of the list: the longest held first, by name, the shortest lease first, or the most waiters first
+    #[arg(long, value_name = "BY", value_enum, default_value_t = SortBy::Name)]
+    pub(crate) sort: SortBy,
+    /// Only locks with a holder whose host, host:pid, label or owner id contains this text
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) holder: Option<String>,
+    /// Only locks that are held for longer than this
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    pub(crate) older_than: Option<Duration>,
+    /// Only locks of this kind
+    #[arg(long, value_name = "KIND", value_parser = PossibleValuesParser::new(KIND_NAMES))]
+    pub(crate) kind: Option<String>,
+    /// All columns, also if lines are longer than the terminal is wide
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) wide: bool,
+}
+
+/// The kinds that a list can have, as it names them.
+const KIND_NAMES: [&str; 7] =
+    ["lock", "fair-lock", "fenced-lock", "spin-lock", "plain-lock", "read-write-lock", "permit-semaphore"];
+
+/// The order of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SortBy {
+    Age,
+    Name,
+    Ttl,
+    Waiters,
 }
 
 /// Show one lock: its holders, lease and queue
@@ -80,6 +120,9 @@ pub(crate) struct ShowArguments {
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
+    /// Exit with 0 if the lock is held, and with 1 if it is free
+    #[arg(long)]
+    pub(crate) check: bool,
 }
 
 /// Watch locks change

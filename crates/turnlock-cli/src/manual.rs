@@ -14,7 +14,7 @@ pub(crate) const SECTIONS: &[Section] = &[
             ("0", "Success. run exits with the exit code of its command"),
             (
                 "1",
-                "run: the lock was not acquired; -E sets another code. unlock: the lock is not held, or is held by another owner. doctor: there are warnings or dangers",
+                "run: the lock was not acquired; -E sets another code. show --check: the lock is free. unlock: the lock is not held, or is held by another owner. doctor: there are warnings or dangers",
             ),
             ("64", "Usage error"),
             ("65", "The key of this name holds data that is not a lock"),
@@ -79,9 +79,21 @@ pub(crate) const SECTIONS: &[Section] = &[
 
 /// Formats all sections for `--help`.
 pub(crate) fn for_help() -> String {
-    let entry = |(term, meaning): &(&str, &str)| format!("  {term}\n          {meaning}\n");
-    let section_text = |section: &Section| {
-        format!("{}:\n{}", section.heading, section.entries.iter().map(entry).collect::<String>())
+    SECTIONS.iter().map(|section| format_section(section, |_| true)).collect::<Vec<_>>().join("\n")
+}
+
+/// Formats the exit codes and the examples of `run` for its help.
+pub(crate) fn for_run_help() -> String {
+    let section = |heading: &str, is_shown: fn(&str) -> bool| {
+        let section = SECTIONS.iter().find(|section| section.heading == heading);
+        section.map(|section| format_section(section, is_shown)).unwrap_or_default()
     };
-    SECTIONS.iter().map(section_text).collect::<Vec<_>>().join("\n")
+    let is_of_run = |term: &str| term.contains(" run ");
+    [section("EXAMPLES", is_of_run), section("EXIT STATUS", |_| true)].join("\n")
+}
+
+fn format_section(section: &Section, is_shown: impl Fn(&str) -> bool) -> String {
+    let entries = section.entries.iter().filter(|(term, _)| is_shown(term));
+    let entry = |(term, meaning): &(&str, &str)| format!("  {term}\n          {meaning}\n");
+    format!("{}:\n{}", section.heading, entries.map(entry).collect::<String>())
 }

@@ -24,7 +24,7 @@ fn page() -> io::Result<Vec<u8>> {
     main.render_synopsis_section(&mut page)?;
     main.render_description_section(&mut page)?;
     main.render_options_section(&mut page)?;
-    for subcommand in command.get_subcommands().filter(|subcommand| !subcommand.is_hide_set()) {
+    for subcommand in command.get_subcommands().filter(|subcommand| subcommand.get_name() != "help") {
         page.extend(command_section(subcommand)?);
     }
     let mut roff = Roff::default();
@@ -42,7 +42,7 @@ fn page() -> io::Result<Vec<u8>> {
 
 /// The section of one command. Its synopsis, description and options are subsections.
 fn command_section(command: &Command) -> io::Result<Vec<u8>> {
-    let title = command.get_display_name().unwrap_or_else(|| command.get_name()).replace('-', " ");
+    let title = format!("turnlock {}", command.get_name());
     // Global options are listed once, in the main section.
     let own = command.clone().mut_args(|argument| {
         let is_global = argument.is_global_set() || ["help", "version"].contains(&argument.get_id().as_str());

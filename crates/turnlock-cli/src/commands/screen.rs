@@ -19,11 +19,25 @@ impl Screen {
         if !io::stdout().is_terminal() || is_dumb {
             return Ok(None);
         }
-        let mut out = io::stdout();
-        // Alternate screen, cursor hidden.
-        out.write_all(b"\x1b[?1049h\x1b[?25l")?;
-        out.flush()?;
-        Ok(Some(Self { out }))
+        let screen = Self { out: io::stdout() };
+        screen.enter()?;
+        Ok(Some(screen))
+    }
+
+    /// Switches to the alternate screen, and hides the cursor.
+    pub(super) fn enter(&self) -> io::Result<()> {
+        self.write(b"\x1b[?1049h\x1b[?25l")
+    }
+
+    /// Restores the previous contents and the cursor.
+    pub(super) fn leave(&self) -> io::Result<()> {
+        self.write(b"\x1b[?25h\x1b[?1049l")
+    }
+
+    fn write(&self, bytes: &[u8]) -> io::Result<()> {
+        let mut out = self.out.lock();
+        out.write_all(bytes)?;
+        out.flush()
     }
 
     /// Replaces the contents of the screen with these lines, as many as fit.
@@ -43,16 +57,13 @@ impl Screen {
         }
         text.push_str("\x1b[J");
         // Not through anstream: without colours it would strip the cursor movements as well.
-        let mut out = self.out.lock();
-        out.write_all(text.as_bytes())?;
-        out.flush()
+        self.write(text.as_bytes())
     }
 }
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        let _ = self.out.write_all(b"\x1b[?25h\x1b[?1049l");
-        let _ = self.out.flush();
+        let _ = self.leave();
     }
 }
 

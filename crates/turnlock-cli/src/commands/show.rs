@@ -11,6 +11,9 @@ use crate::arguments::{ShowArguments, StoreArguments};
 use crate::duration::format_short;
 use crate::escape::{escape, json_line};
 
+/// Exit code of `--check` if the lock is free.
+const FREE: u8 = 1;
+
 const FIELD_STYLE: Style = Style::new().bold();
 
 /// `turnlock show`: prints all that is known of one lock.
@@ -26,7 +29,7 @@ pub(crate) async fn show(store: &StoreArguments, arguments: ShowArguments) -> an
         write(&mut out, &lock, SystemTime::now())?;
     }
     out.flush()?;
-    Ok(ExitCode::SUCCESS)
+    Ok(if arguments.check && !lock.locked { ExitCode::from(FREE) } else { ExitCode::SUCCESS })
 }
 
 /// Writes the lock as text, one field per line.

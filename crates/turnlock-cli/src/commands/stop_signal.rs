@@ -46,3 +46,44 @@ impl StopSignal {
         ExitCode::from(130)
     }
 }
+
+/// Waits for Ctrl-Z on a terminal.
+#[derive(Debug)]
+pub(super) struct SuspendSignal {
+    #[cfg(unix)]
+    signal: tokio::signal::unix::Signal,
+}
+
+impl SuspendSignal {
+    /// Installs the handler: the signal no longer stops the process by itself.
+    #[cfg(unix)]
+    pub(super) fn new() -> io::Result<Self> {
+        let kind = tokio::signal::unix::SignalKind::from_raw(rustix::process::Signal::TSTP.as_raw());
+        Ok(Self { signal: tokio::signal::unix::signal(kind)? })
+    }
+
+    #[cfg(not(unix))]
+    #[expect(clippy::unnecessary_wraps, reason = "fails on Unix only")]
+    pub(super) fn new() -> io::Result<Self> {
+        Ok(Self {})
+    }
+
+    #[cfg(unix)]
+    pub(super) async fn received(&mut self) {
+        self.signal.recv().await;
+    }
+
+    #[cfg(not(unix))]
+    pub(super) async fn received(&mut self) {
+        std::future::pending().await
+    }
+
+    /// Stops this process. Returns when it continues.
+    #[cfg(unix)]
+    pub(super) fn stop() {
+        let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP);
+    }
+
+    #[cfg(not(unix))]
+    pub(super) fn stop() {}
+}

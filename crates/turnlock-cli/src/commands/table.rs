@@ -22,9 +22,23 @@ struct Cell {
 
 const COLUMNS: usize = 10;
 const HEADINGS: [&str; COLUMNS] =
-    ["NAME", "KIND", "HELD BY", "AS", "COUNT", "FOR", "TTL", "QUEUE", "TOKEN", "FREE"];
+    ["NAME", "HELD BY", "FOR", "TTL", "QUEUE", "AS", "KIND", "COUNT", "FREE", "TOKEN"];
+const NAME: usize = 0;
+const HELD_BY: usize = 1;
+const FOR: usize = 2;
+const TTL: usize = 3;
+const QUEUE: usize = 4;
+const AS: usize = 5;
+const KIND: usize = 6;
+const COUNT: usize = 7;
+const FREE: usize = 8;
+const TOKEN: usize = 9;
 /// Columns that are shortened if the terminal is narrow: names and owners.
-const SHRINKABLE: [usize; 2] = [0, 2];
+const SHRINKABLE: [usize; 2] = [NAME, HELD_BY];
+/// Columns that are omitted before names and owners are shortened to less than [`LEGIBLE`], in this order.
+const OMITTED: [usize; 8] = [TOKEN, COUNT, KIND, AS, FREE, QUEUE, TTL, FOR];
+/// The width of a name or an owner that is worth more than another column.
+const LEGIBLE: usize = 36;
 /// The least width of a shortened column.
 const MIN_WIDTH: usize = 8;
 /// The most holders of one lock that are shown.
@@ -32,7 +46,7 @@ const MAX_HOLDERS: usize = 10;
 const GAP: &str = "  ";
 
 const HEADING: Style = Style::new().bold();
-const NAME: Style = AnsiColor::Cyan.on_default();
+const NAMED: Style = AnsiColor::Cyan.on_default();
 const FAINT: Style = Style::new().dimmed();
 const WAITING: Style = AnsiColor::Yellow.on_default();
 
@@ -58,6 +72,17 @@ impl Table {
             widest.map(|widest| widest.max(HEADINGS[column].width()))
         });
         let Some(limit) = limit else { return widths };
+        for column in OMITTED {
+            let needed = |(column, width): (usize, &Option<usize>)| {
+                let most = if SHRINKABLE.contains(&column) { LEGIBLE } else { usize::MAX };
+                width.map(|width| width.min(most) + GAP.width())
+            };
+            let needed: usize = widths.iter().enumerate().filter_map(needed).sum();
+            if needed <= limit + GAP.width() {
+                break;
+            }
+            widths[column] = None;
+        }
         let gaps = GAP.width() * widths.iter().flatten().count().saturating_sub(1);
         let mut excess = (widths.iter().flatten().sum::<usize>() + gaps).saturating_sub(limit);
         while excess > 0 {
@@ -84,19 +109,19 @@ impl Cell {
 fn rows(lock: &LockView, now: SystemTime) -> Vec<[Cell; COLUMNS]> {
     let mut holders = lock.holders.iter();
     let mut first = holders.next().map_or_else(no_holder_cells, |holder| holder_cells(holder, lock, now));
-    first[0] = Cell::new(escape(&lock.name), NAME);
-    first[1] = Cell::plain(lock.kind.unwrap_or_default());
+    first[NAME] = Cell::new(escape(&lock.name), NAMED);
+    first[KIND] = Cell::plain(lock.kind.unwrap_or_default());
     if !lock.queue.is_empty() {
-        first[7] = Cell::new(lock.queue.len().to_string(), WAITING);
+        first[QUEUE] = Cell::new(lock.queue.len().to_string(), WAITING);
     }
-    first[8] = Cell::plain(lock.token.map(|token| token.to_string()).unwrap_or_default());
-    first[9] = Cell::plain(lock.available.map(|free| free.to_string()).unwrap_or_default());
+    first[TOKEN] = Cell::plain(lock.token.map(|token| token.to_string()).unwrap_or_default());
+    first[FREE] = Cell::plain(lock.available.map(|free| free.to_string()).unwrap_or_default());
     let mut rows = vec![first];
     rows.extend(holders.by_ref().take(MAX_HOLDERS - 1).map(|holder| holder_cells(holder, lock, now)));
     let hidden = holders.count();
     if hidden > 0 {
         let mut more: [Cell; COLUMNS] = Default::default();
-        more[2] = Cell::new(format!("and {hidden} more"), FAINT);
+        more[HELD_BY] = Cell::new(format!("and {hidden} more"), FAINT);
         rows.push(more);
     }
     rows
@@ -104,7 +129,7 @@ fn rows(lock: &LockView, now: SystemTime) -> Vec<[Cell; COLUMNS]> {
 
 fn no_holder_cells() -> [Cell; COLUMNS] {
     let mut cells: [Cell; COLUMNS] = Default::default();
-    cells[2] = Cell::new("none", FAINT);
+    cells[HELD_BY] = Cell::new("none", FAINT);
     cells
 }
 
@@ -115,11 +140,12 @@ fn holder_cells(holder: &HolderView, lock: &LockView, now: SystemTime) -> [Cell;
     let held_for = holder.since.map(|since| now.duration_since(since).unwrap_or_default());
     let ttl = holder.ttl.or(lock.ttl).map_or_else(|| "no expiry".to_owned(), format_short);
     let mut cells: [Cell; COLUMNS] = Default::default();
-    cells[2] = Cell::plain(owner_name::short(identity.as_deref(), &holder.owner));
-    cells[3] = Cell::plain(mode);
-    cells[4] = Cell::plain(holder.count.to_string());
-    cells[5] = Cell::plain(held_for.map(format_short).unwrap_or_default());
-    cells[6] = Cell::plain(ttl);
+    cells[HELD_BY] = Cell::plain(owner_name::short(identity.as_deref(), &holder.owner));
+    cells[AS] = Cell::plain(mode);
+    // Most are held once.
+    cells[COUNT] = Cell::plain(if holder.count > 1 { holder.count.to_string() } else { String::new() });
+    cells[FOR] = Cell::plain(held_for.map(format_short).unwrap_or_default());
+    cells[TTL] = Cell::plain(ttl);
     cells
 }
 
@@ -193,12 +219,14 @@ mod tests {
         let mut fair = held("tickets");
         (fair.kind, fair.queue) = (Some("fair-lock"), vec![waiter.clone(), waiter]);
         let expected = "\
-NAME     KIND             HELD BY                            AS    COUNT  FOR     TTL  QUEUE
-orders   lock             web-1:42 (deploy.sh) 07070707…:12        1      2m 13s  28s
-prices   read-write-lock  web-1:42 (deploy.sh) 07070707…:12  read  1      2m 13s  28s
-                          java                               read  1              28s
-tickets  fair-lock        web-1:42 (deploy.sh) 07070707…:12        1      2m 13s  28s  2";
-        assert_eq!(table(&[held("orders"), reads, fair], None).join("\n"), expected);
+NAME     HELD BY                            FOR     TTL  QUEUE  AS    KIND             COUNT
+orders   web-1:42 (deploy.sh) 07070707…:12  2m 13s  28s               lock             2
+prices   web-1:42 (deploy.sh) 07070707…:12  2m 13s  28s         read  read-write-lock
+         java                                       28s         read
+tickets  web-1:42 (deploy.sh) 07070707…:12  2m 13s  28s  2            fair-lock";
+        let mut twice = held("orders");
+        twice.holders[0].count = 2;
+        assert_eq!(table(&[twice, reads, fair], None).join("\n"), expected);
     }
 
     #[test]
@@ -210,6 +238,23 @@ tickets  fair-lock        web-1:42 (deploy.sh) 07070707…:12        1      2m 1
         let lines = table(&[endless, free], None);
         assert!(lines[1].contains("no expiry"), "{lines:?}");
         assert!(lines[2].contains("none") && lines[2].ends_with('3'), "{lines:?}");
+    }
+
+    #[test]
+    fn eighty_columns_show_the_name_and_the_holder() {
+        let mut fenced = held("orders:eu-central-1:nightly");
+        (fenced.kind, fenced.token) = (Some("fenced-lock"), Some(1_763_417_640_000_000));
+        fenced.holders[0].count = 3;
+        let expected = "\
+NAME                         HELD BY                            FOR     TTL
+orders:eu-central-1:nightly  web-1:42 (deploy.sh) 07070707…:12  2m 13s  28s";
+        assert_eq!(table(&[fenced.clone()], Some(80)).join("\n"), expected);
+        let wider = table(&[fenced.clone()], Some(100)).join("\n");
+        assert!(
+            wider.contains("fenced-lock") && wider.contains("COUNT") && !wider.contains("TOKEN"),
+            "{wider}"
+        );
+        assert!(table(&[fenced], None).join("\n").contains("1763417640000000"));
     }
 
     #[test]
@@ -236,7 +281,7 @@ tickets  fair-lock        web-1:42 (deploy.sh) 07070707…:12        1      2m 1
             }
             if width == Some(200) {
                 let kinds: Vec<_> =
-                    lines.iter().skip(1).map(|line| line[..line.find("lock").unwrap()].width()).collect();
+                    lines.iter().skip(1).map(|line| line[..line.find(" lock").unwrap()].width()).collect();
                 assert!(kinds.iter().all(|at| *at == kinds[0]), "{lines:#?}");
             }
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use turnlock::{Client, Error};
 
 use super::lock_view::LockView;
-use super::stop_signal::StopSignal;
+use super::stop_signal::{StopSignal, SuspendSignal};
 use super::watch_output::WatchOutput;
 use crate::arguments::{StoreArguments, WatchArguments};
 
@@ -26,10 +26,21 @@ async fn follow(client: &Client, arguments: &WatchArguments) -> anyhow::Result<I
     // An error of the first query ends the program: the store or the name may be wrong. Later outages are retried.
     let (locks, is_complete) = query(client, arguments).await?;
     let mut output = WatchOutput::open(arguments.json)?;
+    let mut suspend = SuspendSignal::new()?;
     output.show(locks, is_complete)?;
     loop {
-        tokio::time::sleep(arguments.interval).await;
-        match query(client, arguments).await {
+        let next = async {
+            tokio::time::sleep(arguments.interval).await;
+            query(client, arguments).await
+        };
+        let found = tokio::select! {
+            found = next => found,
+            () = suspend.received() => {
+                output.suspend(SuspendSignal::stop)?;
+                continue;
+            }
+        };
+        match found {
             Ok((locks, is_complete)) => output.show(locks, is_complete)?,
             Err(error @ Error::Unavailable { .. }) => output.show_unavailable(&error)?,
             Err(error) => return Err(error.into()),

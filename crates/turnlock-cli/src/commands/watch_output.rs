@@ -76,6 +76,18 @@ impl WatchOutput {
         Ok(())
     }
 
+    /// Restores the terminal while the process is stopped.
+    pub(super) fn suspend(&self, stop: impl FnOnce()) -> io::Result<()> {
+        let Format::Table(screen) = &self.format else {
+            stop();
+            return Ok(());
+        };
+        screen.leave()?;
+        stop();
+        screen.enter()?;
+        draw(screen, "", &self.last, SystemTime::now())
+    }
+
     /// Reports that the store is unavailable. A table keeps showing the last known locks.
     pub(super) fn show_unavailable(&mut self, error: &turnlock::Error) -> io::Result<()> {
         let text = escape_message(&turnlock_core::error_chain(error));

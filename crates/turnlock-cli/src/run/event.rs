@@ -3,7 +3,7 @@ use turnlock::LostReason;
 
 /// An event of a run, as `--json` prints it on standard error.
 ///
-/// One object per line, each with `event`, `name` and `time` (milliseconds since 1970), and with these fields:
+/// One object per line, each with `event`, `name` and `time` (RFC 3339, in UTC), and with these fields:
 ///
 /// | `event` | when | fields |
 /// |---|---|---|

@@ -1,5 +1,5 @@
 use std::io::{self, IsTerminal};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 use turnlock_core::error_chain;
@@ -36,7 +36,7 @@ struct JsonEvent<'a> {
     #[serde(flatten)]
     event: &'a Event<'a>,
     name: &'a str,
-    time: u128,
+    time: String,
 }
 
 impl Reporter {
@@ -101,7 +101,7 @@ impl Reporter {
     }
 
     fn write_json(&self, event: &Event<'_>) {
-        let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+        let time = humantime::format_rfc3339_millis(SystemTime::now()).to_string();
         let line = json_line(&JsonEvent { event, name: &self.name, time });
         self.stderr_writer.write(format!("{}\n", line.unwrap_or_default()));
     }

@@ -59,9 +59,13 @@ impl WaitStatus {
         }
     }
 
-    /// The text of the line. Text of other clients is escaped.
+    /// The text of the line: first what changes, which a narrow terminal must show. Text of other clients is escaped.
     pub(crate) fn text(&self) -> String {
-        let mut text = format!("waiting {} for \"{}\"", in_seconds(self.waited), escape(&self.name));
+        let mut text = format!("waiting {}", in_seconds(self.waited));
+        if let Some((position, length)) = self.queue_position {
+            let _ = write!(text, ", {position} of {length} in the queue,");
+        }
+        let _ = write!(text, " for \"{}\"", escape(&self.name));
         match &self.holders[..] {
             [] => text.push_str(", not held now"),
             [one] => {
@@ -72,10 +76,7 @@ impl WaitStatus {
             }
         }
         if let Some(ttl) = self.ttl {
-            let _ = write!(text, ", expires in {} unless renewed", in_seconds(ttl));
-        }
-        if let Some((position, length)) = self.queue_position {
-            let _ = write!(text, ", position {position} of {length} in the queue");
+            let _ = write!(text, ", lease {}", in_seconds(ttl));
         }
         text
     }
@@ -84,7 +85,7 @@ impl WaitStatus {
 impl HolderInfo {
     fn text(&self) -> String {
         let mut text = match &self.identity {
-            Some((label, host, pid)) => format!("{} on {} (pid {pid})", escape(label), escape(host)),
+            Some((label, host, pid)) => format!("{}:{pid} ({})", escape(host), escape(label)),
             None => escape(&self.owner),
         };
         if let Some(time) = self.held_for {
@@ -157,9 +158,9 @@ mod tests {
     }
 
     #[test]
-    fn the_line_shows_holder_expiry_and_queue_position() {
-        let expected = "waiting 1m 15s for \"nightly\", held by backup on web-1 (pid 4242) for 12s, expires in \
-                        28s unless renewed, position 2 of 3 in the queue";
+    fn the_line_shows_time_place_and_holder_in_eighty_columns() {
+        let expected = "waiting 1m 15s, 2 of 3 in the queue, for \"nightly\", held by web-1:4242 (backup) for \
+                        12s, lease 28s";
         assert_eq!(wait_status().text(), expected);
         let java = HolderInfo { owner: "f00:1".to_owned(), ..HolderInfo::default() };
         let holders = vec![java.clone(), java];

@@ -13,6 +13,8 @@ pub(crate) const CASES: &[Case] = cases![
     a_table_has_a_row_per_holder,
     show_prints_all_fields_of_a_lock,
     show_of_an_unused_name_is_not_an_error,
+    show_tells_a_held_lock_from_a_free_one,
+    a_list_is_filtered_and_sorted,
     a_queue_is_shown_in_order,
 ];
 
@@ -119,6 +121,38 @@ async fn show_of_an_unused_name_is_not_an_error(fixture: Fixture) {
     assert_eq!(fixture.objects(&["show", "--json", "unused"]).await, [unused]);
     let shown = fixture.run(&["show", "unused"]).await;
     assert!(shown.code == Some(0) && shown.out.contains("held by none"), "{shown:?}");
+}
+
+async fn show_tells_a_held_lock_from_a_free_one(fixture: Fixture) {
+    let client = fixture.client("holder").await;
+    let guard = client.lock("orders").lock().await.unwrap();
+    let code = async |arguments: &[&str]| fixture.run(arguments).await.code;
+    assert_eq!(code(&["show", "--check", "orders"]).await, Some(0));
+    assert_eq!(code(&["show", "--check", "unused"]).await, Some(1));
+    guard.unlock().await.unwrap();
+    assert_eq!(code(&["show", "--check", "--json", "orders"]).await, Some(1));
+    assert_eq!(code(&["show", "orders"]).await, Some(0));
+}
+
+async fn a_list_is_filtered_and_sorted(fixture: Fixture) {
+    let (one, other) = (fixture.client("one").await, fixture.client("other").await);
+    let late = one.lock("a-late").with_lease(Duration::from_secs(200)).lock().await.unwrap();
+    let soon = other.lock("b-soon").with_lease(Duration::from_secs(100)).lock().await.unwrap();
+    let _plain = other.plain_lock("c-plain").with_lease(Duration::from_secs(300)).lock().await.unwrap();
+    for guard in [&late, &soon] {
+        guard.announce().await.unwrap();
+    }
+    fixture.until_identified(&[&one, &other]).await;
+    let names = async |arguments: &[&str]| -> Vec<String> {
+        let objects = fixture.objects(&[&["ls", "--json"], arguments].concat()).await;
+        objects.iter().map(|object| object["name"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(names(&["--sort", "ttl"]).await, ["b-soon", "a-late", "c-plain"]);
+    assert_eq!(names(&["--sort", "age"]).await[..2], ["a-late", "b-soon"]);
+    assert_eq!(names(&["--holder", "other"]).await, ["b-soon", "c-plain"]);
+    assert_eq!(names(&["--holder", "other", "--kind", "lock"]).await, ["b-soon"]);
+    assert_eq!(names(&["--older-than", "1h"]).await, [""; 0]);
+    assert_eq!(names(&["--older-than", "0s", "--holder", "one"]).await, ["a-late"]);
 }
 
 async fn a_queue_is_shown_in_order(fixture: Fixture) {

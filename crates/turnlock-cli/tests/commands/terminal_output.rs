@@ -9,9 +9,11 @@ use crate::{Case, cases};
 pub(crate) const CASES: &[Case] = cases![
     colours_are_used_unless_disabled,
     no_line_is_wider_than_the_terminal,
+    eighty_columns_show_the_whole_name_and_holder,
     unlock_asks_for_confirmation,
     a_holder_that_was_not_shown_is_not_unlocked,
     watch_redraws_the_table_and_restores_the_terminal,
+    watch_restores_the_terminal_while_it_is_stopped,
     bench_shows_a_progress_bar,
 ];
 
@@ -42,6 +44,20 @@ async fn no_line_is_wider_than_the_terminal(fixture: Fixture) {
         assert_eq!(text.lines().count(), 1 + guards.len(), "{text}");
         assert!(text.lines().all(|line| line.width() <= columns.into()), "{columns}: {text}");
     }
+}
+
+async fn eighty_columns_show_the_whole_name_and_holder(fixture: Fixture) {
+    let client = fixture.client("deploy").await;
+    let name = "orders:eu-central-1:nightly";
+    let guard = client.fenced_lock(name).lock().await.unwrap();
+    fixture.until_identified(&[&client]).await;
+    let holder = format!(":{} (deploy)", std::process::id());
+    let program = || fixture.program(&["ls"]).with_env("NO_COLOR", "1");
+    let (_, text) = Terminal::start(program(), 80).end().await;
+    assert!(text.contains(name) && text.contains(&holder) && !text.contains("TOKEN"), "{text}");
+    let wide = fixture.program(&["ls", "--wide"]).with_env("NO_COLOR", "1");
+    let (_, text) = Terminal::start(wide, 80).end().await;
+    assert!(text.contains(name) && text.contains(&guard.token().unwrap().to_string()), "{text}");
 }
 
 async fn unlock_asks_for_confirmation(fixture: Fixture) {
@@ -86,6 +102,23 @@ async fn watch_redraws_the_table_and_restores_the_terminal(fixture: Fixture) {
     assert_eq!(code, Some(130), "{text:?}");
     assert!(text.starts_with("\u{1b}[?1049h\u{1b}[?25l"), "{text:?}");
     assert!(text.ends_with("\u{1b}[?25h\u{1b}[?1049l"), "{text:?}");
+}
+
+async fn watch_restores_the_terminal_while_it_is_stopped(fixture: Fixture) {
+    const LEAVE: &str = "\u{1b}[?25h\u{1b}[?1049l";
+    let client = fixture.client("holder").await;
+    let _guard = client.lock("first").lock().await.unwrap();
+    let terminal = Terminal::start(fixture.program(&["watch", "--interval", "50ms"]), 80);
+    terminal.shows("first").await;
+    // As Ctrl-Z.
+    terminal.signal("-TSTP").await;
+    terminal.shows(LEAVE).await;
+    assert!(terminal.text().ends_with(LEAVE), "{:?}", terminal.text());
+    terminal.signal("-CONT").await;
+    terminal.shows(&format!("{LEAVE}\u{1b}[?1049h\u{1b}[?25l")).await;
+    terminal.signal("-INT").await;
+    let (code, text) = terminal.end().await;
+    assert!(code == Some(130) && text.ends_with(LEAVE), "{text:?}");
 }
 
 async fn bench_shows_a_progress_bar(fixture: Fixture) {

@@ -9,6 +9,8 @@ use crate::{Case, cases};
 
 pub(crate) const CASES: &[Case] = cases![
     help_and_manual_list_all_exit_codes,
+    the_help_of_run_has_groups_examples_and_exit_codes,
+    every_command_has_help_and_the_version_of_the_program,
     completions_exist_for_every_shell,
     an_acl_rule_allows_only_the_selected_kinds,
     a_usage_error_exits_with_64,
@@ -25,6 +27,31 @@ async fn help_and_manual_list_all_exit_codes(fixture: Fixture) {
     }
     for part in ["ENVIRONMENT", "FILES", "EXAMPLES", "TURNLOCK_STORE"] {
         assert!(help.out.contains(part) && manual.out.contains(part), "{part}");
+    }
+}
+
+async fn the_help_of_run_has_groups_examples_and_exit_codes(fixture: Fixture) {
+    let help = fixture.run(&["run", "--help"]).await.out;
+    let headings =
+        ["Waiting:", "Kind of lock:", "Lifetime:", "Output:", "Store:", "EXAMPLES:", "EXIT STATUS:"];
+    let places: Vec<_> = headings.iter().map(|heading| help.find(&format!("\n{heading}\n"))).collect();
+    assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{places:?}: {help}");
+    assert_eq!(help.matches("--password-file").count(), 1, "{help}");
+    assert_eq!(fixture.run(&["help", "run"]).await.out, help);
+}
+
+async fn every_command_has_help_and_the_version_of_the_program(fixture: Fixture) {
+    let version = fixture.run(&["--version"]).await.out;
+    assert!(version.starts_with("turnlock "), "{version}");
+    let commands = ["run", "ls", "show", "watch", "unlock", "doctor", "acl", "bench", "completions", "man"];
+    for command in commands {
+        assert_eq!(fixture.run(&[command, "-V"]).await.out, version, "{command}");
+        let help = fixture.run(&["help", command]).await;
+        assert!(help.code == Some(0) && help.out.contains("Usage: turnlock"), "{command}: {help:?}");
+    }
+    for (command, usage) in [("unlock", "unlock --force [OPTIONS] NAME"), ("show", "show [OPTIONS] NAME")] {
+        let error = fixture.run(&[command]).await.err;
+        assert!(error.contains(&format!("Usage: turnlock {usage}\n")), "{error}");
     }
 }
 

@@ -1,7 +1,7 @@
 //! A running program and its output.
 
 use std::process::{Output, Stdio};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -132,8 +132,12 @@ impl Program {
 
 /// The time from `earlier` to `event`.
 pub(crate) fn between(earlier: &serde_json::Value, event: &serde_json::Value) -> Duration {
-    let time = |event: &serde_json::Value| event["time"].as_u64().expect("a time");
-    Duration::from_millis(time(event) - time(earlier))
+    time_of(event).duration_since(time_of(earlier)).expect("in this order")
+}
+
+/// The time of an event.
+pub(crate) fn time_of(event: &serde_json::Value) -> SystemTime {
+    humantime::parse_rfc3339(event["time"].as_str().expect("a time")).expect("a time in RFC 3339")
 }
 
 /// Returns `true` if the process can still execute code: it is running, and neither stopped nor killed.

@@ -7,7 +7,7 @@ use turnlock_testkit::{PendingReply, RedisServer, Redisson, Shared, eventually, 
 use super::java::Java;
 use super::lock_pair::LockPair;
 use crate::fixture::{Fixture, ms};
-use crate::program::Program;
+use crate::program::{Program, time_of};
 use crate::store::Store;
 
 /// The longest time from a release by Java to the grant to a waiting run.
@@ -97,10 +97,10 @@ impl RedissonFixture {
 pub(super) async fn time_to_acquire(waiter: &mut Program, release: PendingReply) -> Duration {
     within(LIMIT, "Java releases", release).await.expect("a held lock");
     let start = SystemTime::now();
-    let acquired = waiter.event_named("acquired").await["time"].as_u64().expect("a time");
+    let acquired = time_of(&waiter.event_named("acquired").await);
     waiter.expect("mine").await;
     // The grant may come before the reply to the release.
-    (SystemTime::UNIX_EPOCH + ms(acquired)).duration_since(start).unwrap_or_default()
+    acquired.duration_since(start).unwrap_or_default()
 }
 
 /// Ends the command of `holder`. Returns the time until the call of Java returns, and its result.

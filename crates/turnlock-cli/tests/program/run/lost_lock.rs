@@ -10,7 +10,7 @@ use turnlock_testkit::{FaultProxy, RedisServer, StallMonitor, eventually, in_tim
 use super::signals::until_signal;
 use super::successor::{CommandExit, Successor, repeat_if_inconclusive};
 use crate::fixture::{Fixture, ms};
-use crate::program::{Program, between, can_execute, is_running};
+use crate::program::{Program, between, can_execute, is_running, time_of};
 use crate::{Case, cases};
 
 pub(crate) const CASES: &[Case] = cases![
@@ -115,7 +115,7 @@ async fn is_dead_before_the_next_grant(mut program: Program, lock: Lock) -> Comm
     let losing = program.event_named("losing").await;
     let left = losing["left_ms"].as_u64().expect("a time");
     assert!(left <= 3_000, "{losing}");
-    let killed_at = SystemTime::UNIX_EPOCH + ms(losing["time"].as_u64().expect("a time") + left);
+    let killed_at = time_of(&losing) + ms(left);
     assert!(can_execute(pid) || SystemTime::now() >= killed_at, "it was killed early: {losing}");
     let exit = successor.check_exit().await;
     let (code, stderr) = program.finish().await;

@@ -1,5 +1,7 @@
 //! Output of the program on standard error and on a terminal.
 
+use std::time::SystemTime;
+
 use rustix::process::Signal;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -7,6 +9,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use crate::fixture::Fixture;
+use crate::program::time_of;
 use crate::terminal::Terminal;
 use crate::{Case, cases};
 
@@ -18,7 +21,8 @@ pub(crate) const CASES: &[Case] = cases![
     control_characters_in_errors_are_escaped
 ];
 
-pub(crate) const TERMINAL_CASES: &[Case] = cases![ctrl_c_is_not_forwarded, the_waiting_line_shows_the_holder];
+pub(crate) const TERMINAL_CASES: &[Case] =
+    cases![ctrl_c_is_not_forwarded, the_waiting_line_shows_the_holder, ctrl_c_clears_the_waiting_line];
 
 fn parse(text: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).expect("an event")).collect()
@@ -33,7 +37,9 @@ async fn events_are_printed_in_order(fixture: Fixture) {
     let names: Vec<&str> = events.iter().filter_map(|event| event["event"].as_str()).collect();
     assert_eq!(names, ["acquired", "started", "exited", "released"]);
     assert!(
-        events.iter().all(|event| event["name"] == fixture.name.as_str() && event["time"].is_u64()),
+        events
+            .iter()
+            .all(|event| event["name"] == fixture.name.as_str() && time_of(event) <= SystemTime::now()),
         "{stderr}"
     );
     let [acquired, started, exited, _] = &events[..] else { panic!("{stderr}") };
@@ -134,15 +140,24 @@ async fn ctrl_c_is_not_forwarded(fixture: Fixture) {
 async fn the_waiting_line_shows_the_holder(fixture: Fixture) {
     let mut holder = fixture.hold(&["--fair", "--label", "the \x1b[2Jother"]).await;
     let mut terminal = Terminal::start(&fixture, &["--fair", &fixture.name, "echo", "mine"]);
-    terminal.shows("position 1 of 1 in the queue").await;
+    terminal.shows(", 1 of 1 in the queue, for ").await;
     let text = terminal.shows("held by ").await;
-    // The time in seconds comes before this text.
-    let line = format!("s for {:?}, held by ", fixture.name);
+    let line = format!(" for {:?}, held by ", fixture.name);
     assert!(text.contains("\r\x1b[Kwaiting ") && text.contains(&line), "{text:?}");
-    assert!(text.contains("unless renewed"), "{text:?}");
     assert!(!text.contains("\x1b[2J"), "{text:?}");
     holder.close();
     terminal.shows("\r\x1b[Kmine\r\n").await;
     assert_eq!(terminal.code().await, 0);
     assert_eq!(holder.code().await, 0);
+}
+
+async fn ctrl_c_clears_the_waiting_line(fixture: Fixture) {
+    let holder = fixture.hold(&[]).await;
+    let mut terminal = Terminal::start(&fixture, &[&fixture.name, "true"]);
+    terminal.shows("\r\x1b[Kwaiting ").await;
+    terminal.press("\x03").await;
+    let text = terminal.shows("^C\r\x1b[K").await;
+    assert!(text.ends_with("\r\x1b[K"), "{text:?}");
+    assert_eq!(terminal.code().await, 130);
+    drop(holder);
 }
