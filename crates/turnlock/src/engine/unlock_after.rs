@@ -87,7 +87,7 @@ impl Engine {
             let failure = match self.send_once(delayed).await {
                 Ok(outcome) => {
                     if !delayed.is_settled() {
-                        self.send_in_background(delayed.clone());
+                        self.send_in_background(delayed.clone(), true);
                     }
                     return outcome;
                 }
@@ -100,7 +100,7 @@ impl Engine {
                 return Err(failure.into_error(what));
             }
             if !pause_until(deadline, &failure, &mut backoff).await {
-                self.send_in_background(delayed.clone());
+                self.send_in_background(delayed.clone(), false);
                 return Err(Error::InDoubt { name: hold.name.to_string(), source: failure.into_cause() });
             }
         }
@@ -108,8 +108,9 @@ impl Engine {
 
     /// Sends the request in the background until it is settled or its time has passed.
     ///
-    /// The caller has its result already.
-    fn send_in_background(self: &Arc<Self>, delayed: DelayedUnlock) {
+    /// The caller has its result already. If that is a success (`is_set`), the hold lasts: a refused repeat, as of a user whose
+    /// permissions are revoked for a moment, does not release it.
+    fn send_in_background(self: &Arc<Self>, delayed: DelayedUnlock, is_set: bool) {
         let engine = Arc::clone(self);
         self.background.spawn(async move {
             let mut backoff = Backoff::default();
@@ -117,7 +118,9 @@ impl Engine {
                 tokio::time::sleep(backoff.pause(fastrand::f64())).await;
                 match engine.send_once(&delayed).await {
                     Ok(_) if delayed.is_settled() => return,
-                    Err(failure) if !failure.is_retryable() => return engine.release_refused(&delayed.hold),
+                    Err(failure) if !is_set && !failure.is_retryable() => {
+                        return engine.release_refused(&delayed.hold);
+                    }
                     Ok(_) | Err(_) => {}
                 }
             }
@@ -251,6 +254,38 @@ mod tests {
         assert_eq!(engine.background.pending(), 1);
         *store.fault.lock().expect("no panic") = |_| None;
         engine.background.drained().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refused_repeat_does_not_end_a_delayed_unlock() {
+        let (client, engine, store) = client(|step| {
+            // Of a connection that has broken: the store has another one.
+            let in_doubt = Some(Sent { connection: 2, at: clock::now() });
+            let failure = Failure { in_doubt, ..Failure::unavailable("no reply") };
+            matches!(step, Step::Acquire(..)).then_some(failure)
+        });
+        let lock = client.lock("left");
+        let set_fault = |fault| *store.fault.lock().expect("no panic") = fault;
+        let acquire_after_doubt = async {
+            let (guard, ()) = tokio::join!(lock.lock(), async {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                set_fault(|_| None);
+            });
+            guard.expect("free")
+        };
+        acquire_after_doubt.await.unlock_after(Duration::from_secs(30)).await.expect("held");
+        assert_eq!(
+            engine.background.pending(),
+            1,
+            "it is repeated, since a late acquire may change the lease"
+        );
+        set_fault(|step| {
+            let refused = FailureKind::Unsupported("refused".to_owned());
+            matches!(step, Step::SetLease { .. }).then(|| Failure::refused(refused))
+        });
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        assert!(lock.is_locked().await.expect("a reply"), "released before its time");
+        assert_eq!(engine.background.pending(), 1, "it goes on");
     }
 
     #[tokio::test]
