@@ -19,9 +19,9 @@ const OVERLAP: &str = " with others ";
 /// The run that finds a bug of one store, and what the violation says.
 fn run_of(bug: Bug) -> Option<(&'static str, &'static str)> {
     Some(match bug {
-        Bug::StaysOnReplica => ("--shape single --only demotion --minutes 0.3 --pause 1000", "do not end"),
+        Bug::StaysOnReplica => ("--shape single --only demotion --minutes 0.2 --pause 1000", "do not end"),
         Bug::WaitElsewhere => (
-            "--shape sentinel --only fail_over_stale,stop_worker --kinds lock,fair --locks 2 --long-holds 40 --minutes 0.7 --pause 500",
+            "--shape sentinel --only fail_over_stale,stop_worker --kinds lock,fair --locks 2 --long-holds 40 --minutes 0.5 --pause 500",
             OVERLAP,
         ),
         Bug::PresenceIgnored => ("--shape file --only stop_worker --minutes 0.1", OVERLAP),

@@ -25,7 +25,7 @@ const ACQUIRED: usize = 60;
 fn main() {
     let mut arguments = Arguments::from_args();
     // They mostly wait.
-    arguments.test_threads.get_or_insert(2);
+    arguments.test_threads.get_or_insert(3);
     let server = RedisServer::missing();
     let trials = vec![
         campaign("single", server.clone()),

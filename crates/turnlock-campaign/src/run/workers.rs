@@ -21,9 +21,8 @@ use super::worker::WorkerConfig;
 /// How long workers may take to end after the last fault.
 const LAST_TURNS: Duration = Duration::from_secs(200);
 
-/// The same with a planted bug that lets them wait for ever.
+/// The same with a planted bug, which may let them wait for ever.
 const LAST_TURNS_WITH_BUG: Duration = Duration::from_secs(20);
-const STUCK: &str = "StaysOnReplica";
 
 /// Stops one worker for a while, or kills it and starts another one.
 pub(super) const FAULTS: [&str; 2] = ["stop_worker", "kill_worker"];
@@ -116,7 +115,7 @@ impl Workers {
 
     /// Lets all workers end, at the same time. Records and kills those that do not.
     pub(super) async fn end(&mut self, recorder: &Recorder) -> anyhow::Result<()> {
-        let limit = if self.config.bug.as_deref() == Some(STUCK) { LAST_TURNS_WITH_BUG } else { LAST_TURNS };
+        let limit = if self.config.bug.is_some() { LAST_TURNS_WITH_BUG } else { LAST_TURNS };
         let limit = Instant::now() + limit;
         let mut ending = Vec::new();
         for Worker { number, child, stdin, .. } in std::mem::take(&mut self.live) {
