@@ -84,7 +84,7 @@ fn main() -> anyhow::Result<ExitCode> {
         Command::Planted { seeds, bugs } => planted::find(&bugs, seeds),
         Command::Run(options) => {
             if options.needs_namespace() {
-                NetworkNamespace::exec_alone();
+                NetworkNamespace::exec_without_routes();
             }
             let events = run_on_servers(&options)?;
             let verdict = checker::check(&events);

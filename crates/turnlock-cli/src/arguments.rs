@@ -98,7 +98,7 @@ pub(crate) struct LsArguments {
 }
 
 /// The kinds that a list can have, as it names them.
-const KIND_NAMES: [&str; 7] =
+pub(crate) const KIND_NAMES: [&str; 7] =
     ["lock", "fair-lock", "fenced-lock", "spin-lock", "plain-lock", "read-write-lock", "permit-semaphore"];
 
 /// The order of a list.

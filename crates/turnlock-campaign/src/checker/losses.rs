@@ -18,14 +18,13 @@ const FORGETTING_AT_END: [(&str, &str); 2] = [("single", "restart_empty"), ("fil
 /// Finds holders that are not told in time that the server has lost their holds.
 #[derive(Debug, Default)]
 pub(super) struct Losses {
-    /// The fault at whose end nothing is left.
+    /// The fault at whose end nothing is left, and when it began.
     forgetting_fault: Option<&'static str>,
+    began: Option<u64>,
     /// The holds that the server has forgotten: since when, and their leases.
     forgotten: HashMap<u64, (u64, u64)>,
     /// The number of faults under way.
     active: u32,
-    /// When such a fault began.
-    began: Option<u64>,
     /// Since when no fault has been active. Not before a request that is late may have arrived.
     calm_since: u64,
 }

@@ -126,11 +126,8 @@ impl Cluster {
     }
 
     async fn left_on_all(&self) -> anyhow::Result<Vec<String>> {
-        let mut left = Vec::new();
-        for number in self.set.masters().await {
-            left.extend(server::left(&self.set.nodes()[number]).await?);
-        }
-        Ok(left)
+        let masters = self.set.masters().await;
+        server::left_on(masters.into_iter().map(|number| &self.set.nodes()[number])).await
     }
 }
 

@@ -67,14 +67,6 @@ impl Quorum {
         }
         Ok(())
     }
-
-    async fn left_on_all(&self) -> anyhow::Result<Vec<String>> {
-        let mut left = Vec::new();
-        for server in &self.servers {
-            left.extend(server::left(server).await?);
-        }
-        Ok(left)
-    }
 }
 
 impl Shape for Quorum {
@@ -99,6 +91,6 @@ impl Shape for Quorum {
     }
 
     fn left(&self) -> BoxFuture<'_, anyhow::Result<Vec<String>>> {
-        self.left_on_all().boxed()
+        server::left_on(&self.servers).boxed()
     }
 }

@@ -69,6 +69,17 @@ pub(super) async fn left(server: &RedisServer) -> anyhow::Result<Vec<String>> {
     Ok(keys)
 }
 
+/// The same of several servers.
+pub(super) async fn left_on<'a>(
+    servers: impl IntoIterator<Item = &'a RedisServer>,
+) -> anyhow::Result<Vec<String>> {
+    let mut keys = Vec::new();
+    for server in servers {
+        keys.extend(left(server).await?);
+    }
+    Ok(keys)
+}
+
 /// Returns `true` for keys that outlast the holds: numbers of permits, tokens, records that expire, and filling.
 fn is_kept(key: &str) -> bool {
     ["semaphore-", "permits-", "{semaphore-", "{permits-", "turnlock_", "redisson_lock_token", "filler:"]

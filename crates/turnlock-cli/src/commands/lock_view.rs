@@ -233,6 +233,13 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn a_list_can_be_filtered_by_every_kind_that_it_has() {
+        let kinds =
+            [Kind::Lock, Kind::Fair, Kind::Fenced, Kind::Spin, Kind::Plain, Kind::Read, Kind::Permits];
+        assert_eq!(kinds.map(kind_name), crate::arguments::KIND_NAMES);
+    }
+
+    #[test]
     fn a_different_ttl_is_not_a_change() {
         let (before, mut after) = (held("orders"), held("orders"));
         after.ttl = None;

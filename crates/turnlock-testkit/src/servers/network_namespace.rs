@@ -19,16 +19,16 @@ pub struct NetworkNamespace {
 const HERE: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 const THERE: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 2);
 
-/// The name of the namespace that [`NetworkNamespace::exec_alone`] runs a program in.
-const ALONE: &str = "TURNLOCK_TEST_NAMESPACE";
+/// The name of the namespace that [`NetworkNamespace::exec_without_routes`] runs a program in.
+const WITHOUT_ROUTES: &str = "TURNLOCK_TEST_NAMESPACE";
 
 impl NetworkNamespace {
     /// Runs this program again, in place of this process and with the same arguments, in a namespace without routes.
     ///
     /// Returns if it runs there already, or if that is not possible on this machine.
-    pub fn exec_alone() {
+    pub fn exec_without_routes() {
         #[cfg(unix)]
-        if std::env::var_os(ALONE).is_none() {
+        if std::env::var_os(WITHOUT_ROUTES).is_none() {
             use std::os::unix::process::CommandExt;
 
             let name = format!("turnlock-{}", process::id());
@@ -40,10 +40,10 @@ impl NetworkNamespace {
             {
                 let mut command = in_namespace(&name, program.as_os_str());
                 // Returns only if it fails.
-                let _ = command.args(std::env::args_os().skip(1)).env(ALONE, &name).exec();
+                let _ = command.args(std::env::args_os().skip(1)).env(WITHOUT_ROUTES, &name).exec();
             }
             remove(&name);
-        } else if let Ok(name) = std::env::var(ALONE) {
+        } else if let Ok(name) = std::env::var(WITHOUT_ROUTES) {
             // It exists as long as this process. Without the name, nothing is left after it.
             remove(&name);
         }

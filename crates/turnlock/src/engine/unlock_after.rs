@@ -108,9 +108,9 @@ impl Engine {
 
     /// Sends the request in the background until it is settled or its time has passed.
     ///
-    /// The caller has its result already. If that is a success (`is_set`), the hold lasts: a refused repeat, as of a user whose
-    /// permissions are revoked for a moment, does not release it.
-    fn send_in_background(self: &Arc<Self>, delayed: DelayedUnlock, is_set: bool) {
+    /// The caller has its result already. Once the store has set the end of the hold (`is_set`), the hold lasts until then: a
+    /// refused repeat does not release it. Permissions may be revoked for a moment.
+    fn send_in_background(self: &Arc<Self>, delayed: DelayedUnlock, mut is_set: bool) {
         let engine = Arc::clone(self);
         self.background.spawn(async move {
             let mut backoff = Backoff::default();
@@ -121,7 +121,8 @@ impl Engine {
                     Err(failure) if !is_set && !failure.is_retryable() => {
                         return engine.release_refused(&delayed.hold);
                     }
-                    Ok(_) | Err(_) => {}
+                    Ok(_) => is_set = true,
+                    Err(_) => {}
                 }
             }
         });
