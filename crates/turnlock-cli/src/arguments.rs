@@ -14,6 +14,7 @@ use turnlock::acl::Primitive;
 use crate::duration;
 use crate::manual;
 use crate::run_arguments::RunArguments;
+use crate::value;
 
 /// Run commands under distributed locks, and inspect the locks.
 #[derive(Debug, Parser)]
@@ -72,7 +73,7 @@ pub(crate) enum Command {
 pub(crate) struct LsArguments {
     /// Pattern of the names: * matches any text, ? one character, [ab] one of these characters; a backslash escapes the
     /// next character
-    #[arg(default_value = "*")]
+    #[arg(default_value = "*", value_parser = value::text())]
     pub(crate) pattern: String,
     /// Print one JSON object per line
     #[arg(long)]
@@ -84,7 +85,7 @@ pub(crate) struct LsArguments {
     #[arg(long, value_name = "BY", value_enum, default_value_t = SortBy::Name)]
     pub(crate) sort: SortBy,
     /// Only locks with a holder whose host, host:pid, label or owner id contains this text
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", value_parser = value::text())]
     pub(crate) holder: Option<String>,
     /// Only locks that are held for longer than this
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
@@ -116,6 +117,7 @@ pub(crate) enum SortBy {
 #[derive(Args, Debug)]
 pub(crate) struct ShowArguments {
     /// The exact name of the lock
+    #[arg(value_parser = value::text())]
     pub(crate) name: String,
     /// Print one JSON object
     #[arg(long)]
@@ -132,6 +134,7 @@ pub(crate) struct ShowArguments {
 #[derive(Args, Debug)]
 pub(crate) struct WatchArguments {
     /// The exact name of one lock; all locks by default
+    #[arg(value_parser = value::text())]
     pub(crate) name: Option<String>,
     /// Print one JSON object per line for each lock that changes
     #[arg(long)]
@@ -151,12 +154,13 @@ pub(crate) struct WatchArguments {
 #[derive(Args, Debug)]
 pub(crate) struct UnlockArguments {
     /// The exact name of the lock
+    #[arg(value_parser = value::text())]
     pub(crate) name: String,
     /// Required: the holder is not notified, and may keep running while the next holder starts
     #[arg(long, required = true)]
     pub(crate) force: bool,
     /// Only if this owner holds the lock. Takes the owner id that show prints
-    #[arg(long, value_name = "OWNER")]
+    #[arg(long, value_name = "OWNER", value_parser = value::some_text())]
     pub(crate) if_owner: Option<String>,
     /// Do not ask for confirmation
     #[arg(short, long)]
@@ -170,7 +174,7 @@ pub(crate) struct UnlockArguments {
 #[derive(Args, Debug)]
 pub(crate) struct DoctorArguments {
     /// Check with lock names that begin with this text, for a user that may access only these
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", value_parser = value::text())]
     pub(crate) names: Option<String>,
     /// Print one JSON object per line
     #[arg(long)]
@@ -183,10 +187,10 @@ pub(crate) struct DoctorArguments {
 #[derive(Args, Debug)]
 pub(crate) struct AclArguments {
     /// Names that the user may lock, as a Redis key pattern
-    #[arg(default_value = "*")]
+    #[arg(default_value = "*", value_parser = value::text())]
     pub(crate) names: String,
     /// Name of the Redis user
-    #[arg(long, value_name = "NAME", default_value = "turnlock")]
+    #[arg(long, value_name = "NAME", default_value = "turnlock", value_parser = user_name)]
     pub(crate) user: String,
     /// Kinds of locks that the user may use; all kinds by default
     #[arg(long = "for", value_name = "KIND", value_delimiter = ',', value_parser = primitive_parser())]
@@ -215,7 +219,7 @@ pub(crate) struct BenchArguments {
     #[arg(long, value_name = "N", default_value = "64", value_parser = at_least_one)]
     pub(crate) tasks: usize,
     /// Prefix of the names that are locked, for a user that may access only these
-    #[arg(long, value_name = "TEXT", default_value = "turnlock-bench:")]
+    #[arg(long, value_name = "TEXT", default_value = "turnlock-bench:", value_parser = value::text())]
     pub(crate) names: String,
     /// Print one JSON object
     #[arg(long)]
@@ -239,11 +243,15 @@ pub(crate) struct CompletionsArguments {
 pub(crate) struct ManArguments {}
 
 fn at_least_one(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(0) => Err("give at least 1".to_owned()),
-        Ok(number) => Ok(number),
-        Err(error) => Err(format!("{error}")),
+    text.parse().ok().filter(|number| *number > 0).ok_or_else(|| "give a number, at least 1".to_owned())
+}
+
+fn user_name(text: &str) -> Result<String, &'static str> {
+    if text.is_empty() || text.contains(|character: char| character.is_whitespace() || character.is_control())
+    {
+        return Err("give the name of a Redis user, without spaces");
     }
+    Ok(text.to_owned())
 }
 
 fn up_to_an_hour(text: &str) -> Result<Duration, String> {
@@ -323,6 +331,10 @@ mod tests {
             "--json",
             "-q",
             "-nq",
+            "-v",
+            "-c",
+            "-u",
+            "-oF",
             "--force",
             "--if-owner",
             "-y",

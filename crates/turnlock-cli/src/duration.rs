@@ -2,12 +2,28 @@
 
 use std::time::Duration;
 
+use turnlock_core::{Lease, LeaseError};
+
+const EXAMPLES: &str = "write for example 500ms, 2s or 1m";
+
 /// Parses `500ms`, `2s`, `1m30s`; a bare number is seconds, as in flock(1).
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     if let Ok(seconds) = text.parse::<f64>() {
-        return Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string());
+        let reason =
+            if seconds < 0.0 { "it is negative" } else { "it is not a number of seconds that can be used" };
+        return Duration::try_from_secs_f64(seconds).map_err(|_| format!("{reason}; {EXAMPLES}"));
     }
-    humantime::parse_duration(text).map_err(|error| format!("{error}; write for example 500ms, 2s or 1m"))
+    humantime::parse_duration(text).map_err(|_| format!("it is not a duration; {EXAMPLES}"))
+}
+
+/// Parses a duration that can be a lease.
+pub(crate) fn parse_lease(text: &str) -> Result<Duration, String> {
+    let duration = parse(text)?;
+    match Lease::new(duration) {
+        Ok(_) => Ok(duration),
+        Err(LeaseError::TooLong(_)) => Err("it is too long; give at most ten years (10y)".to_owned()),
+        Err(_) => Err("it is too short for a round trip to the store; give at least 10ms".to_owned()),
+    }
 }
 
 /// Formats a duration in its two largest units: `340ms`, `28s`, `2m 13s`, `3h 5m`, `4d 2h`.

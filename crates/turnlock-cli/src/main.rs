@@ -5,18 +5,20 @@ mod commands;
 mod duration;
 mod escape;
 mod exit_code;
+mod flock_arguments;
 mod manual;
 mod run;
 mod run_arguments;
 mod store;
+mod value;
 
 use std::process::ExitCode;
 
 use arguments::{Arguments, Command};
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches};
 
 fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
+    let arguments = match parse() {
         Ok(arguments) => arguments,
         Err(error) => return exit_code::report_usage(&error),
     };
@@ -27,6 +29,16 @@ fn main() -> ExitCode {
     };
     let outcome = runtime.block_on(dispatch(arguments));
     outcome.unwrap_or_else(|error| exit_code::report_error(&error))
+}
+
+fn parse() -> Result<Arguments, clap::Error> {
+    // Else `--wait -1` is an unknown option `-1`, and the error does not name `--wait`.
+    let with_negative_numbers = |argument: clap::Arg| {
+        let takes_value = argument.get_long().is_some() && argument.get_action().takes_values();
+        argument.allow_negative_numbers(takes_value)
+    };
+    let command = Arguments::command().mut_subcommands(|command| command.mut_args(with_negative_numbers));
+    Arguments::from_arg_matches(&command.try_get_matches()?)
 }
 
 async fn dispatch(arguments: Arguments) -> anyhow::Result<ExitCode> {

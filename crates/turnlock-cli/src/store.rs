@@ -1,7 +1,9 @@
-use turnlock::{Builder, Client};
+use turnlock::{Builder, Client, Error};
 
 use crate::arguments::StoreArguments;
 
+/// Environment variable with the URL of the store.
+const STORE_VARIABLE: &str = "TURNLOCK_STORE";
 /// Environment variable with the password of the store.
 const PASSWORD_VARIABLE: &str = "TURNLOCK_PASSWORD";
 
@@ -10,12 +12,31 @@ pub(crate) async fn connect(arguments: &StoreArguments, builder: Builder) -> any
     let builder = match &arguments.password_file {
         Some(path) => builder.password_from_file(path),
         // A command under a lock inherits the variable, and may use a store that takes no password.
-        None if std::env::var_os(PASSWORD_VARIABLE).is_some() && !is_local(arguments) => {
+        // An empty variable is one that a CI system has no value for.
+        None if std::env::var_os(PASSWORD_VARIABLE).is_some_and(|password| !password.is_empty())
+            && !is_local(arguments) =>
+        {
             builder.password_from_env(PASSWORD_VARIABLE)
         }
         None => builder,
     };
-    Ok(builder.connect(url(arguments)).await?)
+    builder.connect(url(arguments)).await.map_err(|error| by_flag(error, arguments).into())
+}
+
+/// Names the flag or the environment variable of a wrong setting.
+fn by_flag(error: Error, arguments: &StoreArguments) -> Error {
+    let Error::BadConfiguration { setting, reason } = error else { return error };
+    let is_from_variable =
+        || std::env::var(STORE_VARIABLE).is_ok_and(|value| arguments.store.as_ref() == Some(&value));
+    let setting = match setting {
+        "url" if is_from_variable() => STORE_VARIABLE,
+        "url" => "--store",
+        "password_file" => "--password-file",
+        "password_env" => PASSWORD_VARIABLE,
+        // A parameter of the URL.
+        _ => setting,
+    };
+    Error::BadConfiguration { setting, reason }
 }
 
 /// Returns `true` if the store is in the memory of this process.
@@ -43,7 +64,12 @@ fn has_scheme(arguments: &StoreArguments, expected: &str) -> bool {
 }
 
 fn url(arguments: &StoreArguments) -> &str {
-    arguments.store.as_deref().unwrap_or("file:")
+    match arguments.store.as_deref() {
+        // An empty variable counts as unset, and an empty option does not: it may be a mistake in a script.
+        Some("") if std::env::var_os(STORE_VARIABLE).is_some_and(|url| url.is_empty()) => "file:",
+        Some(url) => url,
+        None => "file:",
+    }
 }
 
 #[cfg(test)]

@@ -9,14 +9,8 @@ use crate::arguments::AclArguments;
 /// `turnlock acl`: prints the `ACL SETUSER` command for a user with minimal rights.
 pub(crate) fn acl(arguments: &AclArguments) -> anyhow::Result<ExitCode> {
     let AclArguments { names, user, primitives, cluster, finding, doctor } = arguments;
-    if user.is_empty() || user.contains(|character: char| character.is_whitespace() || character.is_control())
-    {
-        return Err(
-            Error::Unsupported("a Redis user name that is empty or contains spaces".to_owned()).into()
-        );
-    }
     if names.contains(|character: char| character.is_control()) {
-        let text = "control characters in an ACL rule: write ? for each of them";
+        let text = "control characters in the names of an ACL rule: write ? for each of them";
         return Err(Error::Unsupported(text.to_owned()).into());
     }
     let primitives = if primitives.is_empty() { &Primitive::ALL[..] } else { primitives };

@@ -36,7 +36,7 @@ pub(crate) async fn ls(store: &StoreArguments, arguments: LsArguments) -> anyhow
     if !found.is_complete {
         writeln!(
             anstream::stderr(),
-            "turnlock: the list is not complete ({} locks shown): use a narrower pattern, or a higher --limit",
+            "turnlock: the list is not complete ({} shown): use a narrower pattern, or a higher --limit",
             locks.len()
         )?;
     }

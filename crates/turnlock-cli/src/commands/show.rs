@@ -60,8 +60,8 @@ pub(super) fn write(out: &mut impl Write, lock: &LockView, now: SystemTime) -> i
     if let Some(token) = lock.token {
         field(out, "token", &token.to_string())?;
     }
-    if let Some(free) = lock.available {
-        field(out, "free", &free.to_string())?;
+    if let Some(number) = lock.available {
+        field(out, if lock.kind == Some("latch") { "count" } else { "free" }, &number.to_string())?;
     }
     for (index, waiter) in lock.queue.iter().enumerate() {
         let identity = owner_name::identity(waiter.host.as_deref(), waiter.pid, waiter.label.as_deref());

@@ -1,13 +1,15 @@
 use serde::Serialize;
 use turnlock::LostReason;
 
+use crate::commands::LockHolders;
+
 /// An event of a run, as `--json` prints it on standard error.
 ///
 /// One object per line, each with `event`, `name` and `time` (RFC 3339, in UTC), and with these fields:
 ///
 /// | `event` | when | fields |
 /// |---|---|---|
-/// | `waiting` | the lock was not granted at once | |
+/// | `waiting` | the lock was not granted at once | `holders` (list, or null if unknown) |
 /// | `acquired` | the lock is held | `owner`, `token` (number or null), `waited_ms` |
 /// | `started` | the command is executed; absent if it cannot be, or is killed before | `pid` |
 /// | `signal` | a signal was received | `signal` (`"TERM"`), `forwarded`: whether it was forwarded to the command |
@@ -17,14 +19,16 @@ use turnlock::LostReason;
 /// | `exited` | the command has exited | `code` or null, `signal` or null |
 /// | `released` | the store has confirmed the release | |
 /// | `kept` | the lock stays held after this program exits (`--at-least`) | `for_ms` |
-/// | `gave_up` | the lock was not acquired in time | `waited_ms` |
+/// | `gave_up` | the lock was not acquired in time | `waited_ms`, `holders` (list, or null if unknown) |
 /// | `warning`, `error` | a problem; after an error the program ends | `text` |
 ///
 /// The lines of the command on standard error come between these. Further events and fields may be added.
 #[derive(Debug, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub(crate) enum Event<'a> {
-    Waiting,
+    Waiting {
+        holders: Option<&'a LockHolders>,
+    },
     Acquired {
         owner: &'a str,
         token: Option<u64>,
@@ -59,6 +63,10 @@ pub(crate) enum Event<'a> {
     },
     GaveUp {
         waited_ms: u128,
+        holders: Option<&'a LockHolders>,
+        /// The run did not wait, as `--nonblock` asks.
+        #[serde(skip)]
+        is_nonblock: bool,
     },
     Warning {
         text: &'a str,

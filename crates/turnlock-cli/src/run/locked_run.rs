@@ -9,6 +9,7 @@ use turnlock::{Client, Error, LostReason};
 use super::countdown::Countdown;
 use super::event::{Event, LossCause};
 use super::held_lock::HeldLock;
+use super::kind_conflict;
 use super::lock_target::{LockTarget, WaitLimit};
 use super::reporter::Reporter;
 use super::run_lease::RunLease;
@@ -17,6 +18,7 @@ use super::signals::{ReceivedSignal, Signals, name_of};
 use super::supervisor::{CommandError, CommandExit, Supervisor};
 use super::waiting_line::WaitStatus;
 use crate::arguments::StoreArguments;
+use crate::commands::LockHolders;
 use crate::escape::escape_message;
 use crate::run_arguments::{OnLost, RunArguments};
 use crate::{exit_code, store};
@@ -96,12 +98,19 @@ impl LockedRun<'_> {
         let acquired = tokio::select! {
             biased;
             signal = signals.next() => return Ok(RunEnd::without_lock(self.interrupted(signal))),
-            acquired = self.acquire(client) => acquired?,
+            acquired = self.acquire(client) => acquired,
+        };
+        let acquired = match acquired {
+            Ok(acquired) => acquired,
+            Err(error) => return self.acquire_failed(error, client).await,
         };
         let held_since = Instant::now();
         let waited_ms = self.started.elapsed().as_millis();
         let Some(lock) = acquired else {
-            self.reporter.report(&Event::GaveUp { waited_ms });
+            let is_nonblock = self.arguments.nonblock;
+            let gave_up = |holders| Event::GaveUp { waited_ms, holders, is_nonblock };
+            let holders = self.holders_for(&gave_up(None), client).await;
+            self.reporter.report(&gave_up(holders.as_ref()));
             return Ok(RunEnd::without_lock(self.arguments.conflict_exit_code));
         };
         self.reporter.report(&Event::Acquired { owner: &lock.owner(), token: lock.token(), waited_ms });
@@ -124,7 +133,16 @@ impl LockedRun<'_> {
         if let Ok(acquired) = tokio::time::timeout(WAITING_AFTER, &mut acquired).await {
             return acquired;
         }
-        self.reporter.report(&Event::Waiting);
+        // The lock may be granted meanwhile.
+        let (holders, acquired_now) = tokio::select! {
+            biased;
+            acquired = &mut acquired => (None, Some(acquired)),
+            holders = self.holders_for(&Event::Waiting { holders: None }, client) => (holders, None),
+        };
+        self.reporter.report(&Event::Waiting { holders: holders.as_ref() });
+        if let Some(acquired) = acquired_now {
+            return acquired;
+        }
         if !self.reporter.shows_waiting_line() {
             return acquired.await;
         }
@@ -142,6 +160,24 @@ impl LockedRun<'_> {
             acquired = acquired => acquired,
             never = show => never,
         }
+    }
+
+    /// Queries the holders of the lock for an event, if the event is printed.
+    async fn holders_for(&self, event: &Event<'_>, client: &Client) -> Option<LockHolders> {
+        if !self.reporter.prints(event) {
+            return None;
+        }
+        let target = LockTarget::new(client, self.name, self.arguments);
+        LockHolders::query(client, target.inspect()).await
+    }
+
+    /// Reports a name that is in use as another kind of lock. Other errors are returned.
+    async fn acquire_failed(&self, error: Error, client: &Client) -> anyhow::Result<RunEnd> {
+        let Some(text) = kind_conflict::explain(&error, client, self.name, self.arguments).await else {
+            return Err(error.into());
+        };
+        self.reporter.report_error(&anyhow::Error::msg(text));
+        Ok(RunEnd::without_lock(exit_code::DATA_ERROR))
     }
 
     /// Queries the state of the lock for the waiting line. `None` if the store does not reply.

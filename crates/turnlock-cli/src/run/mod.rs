@@ -3,6 +3,7 @@
 mod countdown;
 mod event;
 mod held_lock;
+mod kind_conflict;
 mod lock_target;
 mod locked_run;
 #[cfg_attr(not(target_os = "linux"), path = "no_process_tree.rs")]
@@ -14,6 +15,7 @@ mod signals;
 mod spawn;
 mod stderr_writer;
 mod supervisor;
+mod verbose;
 mod waiting_line;
 
 use std::process::ExitCode;
@@ -24,7 +26,7 @@ use clap::error::ErrorKind;
 
 use crate::arguments::{Arguments, StoreArguments};
 use crate::run_arguments::RunArguments;
-use crate::{exit_code, store};
+use crate::{exit_code, flock_arguments, store};
 use locked_run::LockedRun;
 use reporter::Reporter;
 use run_lease::RunLease;
@@ -33,7 +35,8 @@ use run_lease::RunLease;
 const MAX_AT_LEAST: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
 /// Runs a command under a lock and returns the exit code.
-pub(crate) async fn run(store: &StoreArguments, arguments: RunArguments) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(store: &StoreArguments, mut arguments: RunArguments) -> anyhow::Result<ExitCode> {
+    arguments.expand_shell_command();
     let name = match check(store, &arguments) {
         Ok(name) => name,
         Err(error) => return Ok(exit_code::report_usage(&error)),
@@ -56,6 +59,12 @@ fn check<'a>(store: &StoreArguments, arguments: &'a RunArguments) -> Result<&'a 
         let run = program.find_subcommand_mut("run").expect("run is a subcommand");
         run.error(ErrorKind::ValueValidation, text)
     };
+    if let Err(text) = arguments.flock.check() {
+        return Err(usage_error(text));
+    }
+    if arguments.command.is_empty() {
+        return Err(usage_error(&flock_arguments::without_command(&arguments.name.to_string_lossy())));
+    }
     if store::is_memory(store) {
         return Err(usage_error(
             "a lock in memory:// excludes no other process: use file:PATH for the processes of one machine, or redis:// \

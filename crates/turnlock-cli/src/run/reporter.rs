@@ -6,6 +6,7 @@ use turnlock_core::error_chain;
 
 use super::event::Event;
 use super::stderr_writer::StderrWriter;
+use super::verbose;
 use super::waiting_line::WaitingLine;
 use crate::escape::{escape, escape_message, json_line};
 use crate::run_arguments::RunArguments;
@@ -27,6 +28,7 @@ pub(crate) struct Reporter {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Format {
     Text,
+    Verbose,
     Json,
     Quiet,
 }
@@ -44,6 +46,7 @@ impl Reporter {
         let format = match arguments {
             RunArguments { json: true, .. } => Format::Json,
             RunArguments { quiet: true, .. } => Format::Quiet,
+            RunArguments { verbose: true, .. } => Format::Verbose,
             _ => Format::Text,
         };
         Self { name: name.to_owned(), format, stderr_writer: StderrWriter::new(io::stderr()) }
@@ -51,14 +54,25 @@ impl Reporter {
 
     /// Reports an event: as JSON, or its message if it has one.
     pub(crate) fn report(&self, event: &Event<'_>) {
+        if self.format == Format::Json {
+            self.write_json(event);
+        } else if let Some(message) = self.message(event) {
+            self.write_text(&format!("\"{}\": {}", escape(&self.name), escape_message(&message)));
+        }
+    }
+
+    /// Returns `true` if this event is printed.
+    pub(crate) fn prints(&self, event: &Event<'_>) -> bool {
+        self.format == Format::Json || self.message(event).is_some()
+    }
+
+    fn message(&self, event: &Event<'_>) -> Option<String> {
         match self.format {
-            Format::Json => self.write_json(event),
-            Format::Text => {
-                if let Some(message) = event.message() {
-                    self.write_text(&format!("\"{}\": {}", escape(&self.name), escape_message(&message)));
-                }
-            }
-            Format::Quiet => {}
+            // As flock(1), a conflict is not reported without a terminal: cron mails what a job prints.
+            Format::Text if io::stderr().is_terminal() => event.message().or_else(|| verbose::gave_up(event)),
+            Format::Text => event.message(),
+            Format::Verbose => verbose::message(event),
+            Format::Json | Format::Quiet => None,
         }
     }
 
@@ -71,7 +85,7 @@ impl Reporter {
         let text = error_chain(error.as_ref());
         match self.format {
             Format::Json => self.write_json(&Event::Error { text: &text }),
-            Format::Text | Format::Quiet => self.write_text(&escape_message(&text)),
+            Format::Text | Format::Verbose | Format::Quiet => self.write_text(&escape_message(&text)),
         }
     }
 
@@ -95,9 +109,9 @@ impl Reporter {
         WaitingLine::new(&self.stderr_writer)
     }
 
-    /// Returns `true` if the waiting line is shown: text format on a terminal.
+    /// Returns `true` if the waiting line is shown: text on a terminal.
     pub(crate) fn shows_waiting_line(&self) -> bool {
-        self.format == Format::Text && io::stderr().is_terminal()
+        matches!(self.format, Format::Text | Format::Verbose) && io::stderr().is_terminal()
     }
 
     fn write_json(&self, event: &Event<'_>) {

@@ -72,7 +72,7 @@ async fn patterns_and_limits_apply_and_an_incomplete_list_is_reported(fixture: F
     assert_eq!((all.out.lines().count(), all.err.as_str()), (4, ""), "{all:?}");
     let some = fixture.run(&["ls", "--json", "--limit", "2"]).await;
     assert_eq!((some.code, some.out.lines().count()), (Some(0), 2), "{some:?}");
-    assert!(some.err.contains("not complete (2 locks shown)"), "{some:?}");
+    assert!(some.err.contains("not complete (2 shown)"), "{some:?}");
     let none = fixture.run(&["ls", "nothing*"]).await;
     assert_eq!((none.code, none.out.as_str()), (Some(0), ""), "{none:?}");
 }

@@ -3,6 +3,8 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
+use turnlock_testkit::TempDir;
+
 use crate::fixture::Fixture;
 use crate::program::Program;
 use crate::{Case, cases};
@@ -10,10 +12,14 @@ use crate::{Case, cases};
 pub(crate) const CASES: &[Case] = cases![
     help_and_manual_list_all_exit_codes,
     the_help_of_run_has_groups_examples_and_exit_codes,
+    the_documentation_has_the_help_of_quiet_and_verbose,
     every_command_has_help_and_the_version_of_the_program,
     completions_exist_for_every_shell,
     an_acl_rule_allows_only_the_selected_kinds,
     a_usage_error_exits_with_64,
+    an_error_in_a_value_names_its_option,
+    an_error_in_the_store_names_the_option_or_the_variable,
+    an_empty_variable_counts_as_unset,
     a_name_that_is_not_utf_8_exits_with_64,
     memory_is_rejected_by_commands_that_inspect,
 ];
@@ -38,6 +44,17 @@ async fn the_help_of_run_has_groups_examples_and_exit_codes(fixture: Fixture) {
     assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{places:?}: {help}");
     assert_eq!(help.matches("--password-file").count(), 1, "{help}");
     assert_eq!(fixture.run(&["help", "run"]).await.out, help);
+}
+
+async fn the_documentation_has_the_help_of_quiet_and_verbose(fixture: Fixture) {
+    let documentation = include_str!("../../../../docs/program.md");
+    let help = fixture.run(&["run", "--help"]).await.out;
+    for option in ["-q, --quiet", "-v, --verbose"] {
+        let mut lines = help.lines().skip_while(|line| line.trim() != option);
+        let text = lines.nth(1).unwrap_or_else(|| panic!("no {option} in {help}")).trim();
+        let row = format!("| `{}` | {text} |", option.replace(", ", "`, `"));
+        assert!(documentation.contains(&row), "{row}");
+    }
 }
 
 async fn every_command_has_help_and_the_version_of_the_program(fixture: Fixture) {
@@ -93,6 +110,66 @@ async fn a_usage_error_exits_with_64(fixture: Fixture) {
         assert_eq!((ended.code, ended.out.as_str()), (Some(64), ""), "{arguments:?}: {ended:?}");
         assert!(!ended.err.is_empty(), "{arguments:?}");
     }
+}
+
+async fn an_error_in_a_value_names_its_option(fixture: Fixture) {
+    for (arguments, option, advice) in [
+        (&["ls", "--limit", "-1"][..], "--limit", "at least 1"),
+        (&["ls", "--limit", "x"], "--limit", "at least 1"),
+        (&["ls", "--sort", "x"], "--sort", "age, name, ttl, waiters"),
+        (&["ls", "--older-than", "-1"], "--older-than", "500ms, 2s or 1m"),
+        (&["ls", "--kind", "x"], "--kind", "fair-lock"),
+        (&["watch", "--interval", "-1"], "--interval", "500ms, 2s or 1m"),
+        (&["watch", "--limit", "0"], "--limit", "at least 1"),
+        (&["unlock", "--force", "--if-owner", "", "a"], "--if-owner", "empty"),
+        (&["acl", "--user", "a b"], "--user", "without spaces"),
+        (&["acl", "--for", "x"], "--for", "fair-lock"),
+        (&["bench", "--tasks", "-1"], "--tasks", "at least 1"),
+        (&["bench", "--time", "2h"], "--time", "at most an hour"),
+        (&["bench", "--time", "-1"], "--time", "500ms, 2s or 1m"),
+    ] {
+        let ended = fixture.run(arguments).await;
+        assert_eq!(ended.code, Some(64), "{arguments:?}: {ended:?}");
+        assert!(ended.err.contains(option) && ended.err.contains(advice), "{arguments:?}: {ended:?}");
+    }
+}
+
+async fn an_error_in_the_store_names_the_option_or_the_variable(_: Fixture) {
+    for (url, advice) in [
+        ("localhost:6379", "write redis://localhost:6379"),
+        ("redis:6379", "write redis://redis:6379"),
+        ("/var/lib/x", "write file:/var/lib/x"),
+        ("cache", "write redis://HOST:PORT for a server, or file:PATH for a file"),
+        ("http://cache", "redis, rediss, redis+unix, redis+sentinel, rediss+sentinel, redis+cluster"),
+        ("", "empty"),
+    ] {
+        let ended = Program::new(&["--store", url, "ls"]).run().await;
+        assert_eq!(ended.code, Some(64), "{url:?}: {ended:?}");
+        assert!(ended.err.contains("`--store`") && ended.err.contains(advice), "{url:?}: {ended:?}");
+        if !url.is_empty() {
+            let ended = Program::new(&["ls"]).with_env("TURNLOCK_STORE", url).run().await;
+            assert!(
+                ended.err.contains("`TURNLOCK_STORE`") && ended.err.contains(advice),
+                "{url:?}: {ended:?}"
+            );
+        }
+    }
+    let arguments = ["--store", "redis://127.0.0.1:1", "--password-file", "/nowhere/at/all", "ls"];
+    let ended = Program::new(&arguments).run().await;
+    assert!(ended.code == Some(64) && ended.err.contains("`--password-file`"), "{ended:?}");
+}
+
+async fn an_empty_variable_counts_as_unset(_: Fixture) {
+    let dir = TempDir::new();
+    let state = dir.path().to_str().unwrap();
+    let default = Program::new(&["ls"]).with_env("XDG_STATE_HOME", state).with_env("TURNLOCK_STORE", "");
+    let ended = default.run().await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(dir.path().join("turnlock/locks").exists(), "the default store");
+    // No server listens there, so the password is not the problem.
+    let ended =
+        Program::new(&["--store", "redis://127.0.0.1:1", "ls"]).with_env("TURNLOCK_PASSWORD", "").run().await;
+    assert_eq!(ended.code, Some(69), "{ended:?}");
 }
 
 async fn a_name_that_is_not_utf_8_exits_with_64(_: Fixture) {

@@ -51,19 +51,24 @@ impl Program {
         self.line().await.parse().expect("a number")
     }
 
-    /// The next line of standard error, as an event.
-    pub(crate) async fn event(&mut self) -> serde_json::Value {
+    /// The next line of standard error.
+    pub(crate) async fn stderr_line(&mut self) -> String {
         let mut line = Vec::new();
         let stderr = self.child.stderr.as_mut().expect("piped");
         // Byte by byte, so that nothing after the line is consumed.
         let read = async {
             while line.last() != Some(&b'\n') {
-                line.push(stderr.read_u8().await.expect("an event"));
+                line.push(stderr.read_u8().await.expect("a line of standard error"));
             }
         };
-        within(LIMIT, "an event", read).await;
-        serde_json::from_slice(&line)
-            .unwrap_or_else(|_| panic!("not an event: {}", String::from_utf8_lossy(&line)))
+        within(LIMIT, "a line of standard error", read).await;
+        String::from_utf8(line).expect("text").trim_end().to_owned()
+    }
+
+    /// The next line of standard error, as an event.
+    pub(crate) async fn event(&mut self) -> serde_json::Value {
+        let line = self.stderr_line().await;
+        serde_json::from_str(&line).unwrap_or_else(|_| panic!("not an event: {line}"))
     }
 
     /// Waits for an event of this name.

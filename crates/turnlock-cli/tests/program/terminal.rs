@@ -71,6 +71,13 @@ impl Terminal {
         &self.text
     }
 
+    /// Waits for the end, and returns the output that no other call has returned.
+    pub(crate) async fn rest(&mut self) -> String {
+        let mut rest = Vec::new();
+        within(LIMIT, "the program exits", self.output.read_to_end(&mut rest)).await.expect("a terminal");
+        String::from_utf8_lossy(&rest).into_owned()
+    }
+
     pub(crate) async fn code(mut self) -> i32 {
         let status = within(LIMIT, "the program exits", self.child.wait()).await.expect("an exit status");
         status.code().expect("not ended by a signal")

@@ -17,9 +17,8 @@ const MAX_OFFSET_BETWEEN_SERVERS: Duration = Duration::from_secs(1);
 pub(super) fn check(facts: &ServerFacts) -> Option<Finding> {
     let ClockSample { ahead_micros, doubt_micros } = *facts.clock.as_ref().ok()?;
     let offset = Duration::from_micros(ahead_micros.unsigned_abs());
-    let (level, text) = if offset.saturating_sub(Duration::from_micros(doubt_micros.unsigned_abs()))
-        > MAX_OFFSET_FROM_CLIENT
-    {
+    let doubt = Duration::from_micros(doubt_micros.unsigned_abs());
+    let (level, text) = if offset.saturating_sub(doubt) > MAX_OFFSET_FROM_CLIENT {
         let direction = if ahead_micros > 0 { "ahead of" } else { "behind" };
         let text = format!(
             "The server's clock is {offset:.1?} {direction} this machine's. Leases are not affected. But in \
@@ -28,6 +27,11 @@ pub(super) fn check(facts: &ServerFacts) -> Option<Finding> {
              server's clock. Set both clocks by NTP."
         );
         (Level::Warning, text)
+    } else if offset <= doubt {
+        (
+            Level::Fine,
+            "The server's clock and this machine's agree within the precision of this check.".to_owned(),
+        )
     } else {
         (Level::Fine, format!("The server's clock and this machine's differ by {offset:.1?}."))
     };
@@ -70,6 +74,11 @@ mod tests {
         assert_eq!(level(11_000_000, 2_000_000), Some(Level::Fine), "a slow reply is imprecise");
         let text = |ahead| check(&facts(ahead, 0)).expect("known").text;
         assert!(text(60_000_000).contains("60.0s ahead of") && text(-60_000_000).contains("60.0s behind"));
+        assert!(text(9_000).contains("differ by 9.0ms"));
+        assert_eq!(
+            text(0),
+            "The server's clock and this machine's agree within the precision of this check."
+        );
     }
 
     #[test]

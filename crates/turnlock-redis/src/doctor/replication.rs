@@ -63,8 +63,8 @@ fn acknowledgements(connected: u64, required: u64) -> (Level, String) {
     if required == 0 {
         let text = format!(
             "{has}, and this client does not wait for acknowledgements: a fail-over loses the most recent \
-             locks, and other owners can acquire them. Set replicas to the number of replicas, or use fenced \
-             locks."
+             locks, and other owners can acquire them. Set replicas to the number of replicas (in the URL of \
+             the store: ?replicas={connected}), or use fenced locks."
         );
         (Level::Warning, text)
     } else if connected < required {

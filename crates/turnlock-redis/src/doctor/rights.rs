@@ -79,8 +79,8 @@ fn fully_denied(
     let hint = if has_own_names {
         ""
     } else {
-        " The doctor used test names of its own. If the user may lock certain names only, call \
-         doctor_with_prefix with their common prefix."
+        " The doctor used test names of its own. If the user may lock certain names only, check with \
+         their common prefix: turnlock doctor --names PREFIX, or doctor_with_prefix."
     };
     let (level, observation) = if primitives.len() == outcomes.len() {
         (Level::Danger, "The user cannot use any lock, semaphore or latch".to_owned())

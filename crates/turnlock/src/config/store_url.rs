@@ -32,12 +32,13 @@ pub(super) enum Location {
 
 impl StoreUrl {
     pub(super) fn parse(text: &str) -> Result<Self, Error> {
-        let (scheme, rest) = text.trim().split_once(':').ok_or_else(not_a_url)?;
+        let text = text.trim();
+        let (scheme, rest) = text.split_once(':').ok_or_else(|| not_a_url(text))?;
         let mut settings = Settings::default();
         let store = match (&*scheme.to_ascii_lowercase(), rest.strip_prefix("//")) {
             ("memory", _) => memory(rest, &mut settings)?,
             ("file", _) => file(rest, &mut settings)?,
-            (_, None) => return Err(not_a_url()),
+            (_, None) => return Err(not_a_url(text)),
             (scheme, Some(rest)) => redis(scheme, rest, &mut settings)?,
         };
         Ok(Self { store, settings })
@@ -98,8 +99,22 @@ fn unknown_scheme() -> Error {
          redis+cluster, rediss+cluster, file and memory")
 }
 
-fn not_a_url() -> Error {
-    bad("not a URL; write for example redis://127.0.0.1:6379")
+/// The error for a text that is not a URL. It shows only a path or an address: another text may be a password.
+fn not_a_url(text: &str) -> Error {
+    let is_host =
+        |host: &str| !host.is_empty() && host.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c));
+    let is_address =
+        text.split_once(':').is_some_and(|(host, port)| is_host(host) && port.parse::<u16>().is_ok());
+    if text.is_empty() {
+        return bad("empty; write redis://HOST:PORT for a server, or file:PATH for a file");
+    }
+    if is_address {
+        return bad(&format!("not a URL; write redis://{text}"));
+    }
+    if text.starts_with('/') && !text.contains('@') {
+        return bad(&format!("not a URL; write file:{text}"));
+    }
+    bad("not a URL; write redis://HOST:PORT for a server, or file:PATH for a file")
 }
 
 fn bad(reason: &str) -> Error {

@@ -168,7 +168,7 @@ fn check_kind(name: &LockName, owner: Option<&OwnerId>) -> Result<(), Error> {
         (Kind::Semaphore, _) => {
             "its permits have no owners; use Semaphore::add_permits to replace lost permits"
         }
-        (Kind::Latch, _) => "it has no holder; use Latch::delete to open it",
+        (Kind::Latch, _) => "it has no holder; use Latch::count_down to open it",
         (Kind::Permits, None) => "it has several holders; pass the id of one permit, as shown by `inspect`",
         _ => return Ok(()),
     };

@@ -2,8 +2,10 @@
 
 mod blocked_stderr;
 mod command;
+mod conflict;
 mod cost;
 mod exclusion;
+mod flock;
 mod lost_lock;
 mod reporting;
 mod signals;
@@ -16,9 +18,11 @@ use crate::store::Store;
 use crate::terminal;
 
 /// The cases of every store that need a tool, and why it is missing, if it is.
-pub(crate) fn cases_with_tools() -> [(&'static [Case], Option<String>); 3] {
+pub(crate) fn cases_with_tools() -> [(&'static [Case], Option<String>); 5] {
     [
         (reporting::TERMINAL_CASES, terminal::missing()),
+        (conflict::TERMINAL_CASES, terminal::missing()),
+        (flock::CASES, flock::missing()),
         (slow_exec::CASES, slow_exec::missing()),
         (cost::LINKER_CASES, cost::linker_log_missing()),
     ]
@@ -28,6 +32,7 @@ pub(crate) fn cases_with_tools() -> [(&'static [Case], Option<String>); 3] {
 pub(crate) fn cases(store: Store) -> impl Iterator<Item = Case> {
     let common = [
         command::CASES,
+        conflict::CASES,
         exclusion::CASES,
         lost_lock::CASES,
         signals::CASES,
@@ -35,7 +40,7 @@ pub(crate) fn cases(store: Store) -> impl Iterator<Item = Case> {
         blocked_stderr::CASES,
     ];
     let specific = match store {
-        Store::Redis => [usage::CASES, lost_lock::REDIS_CASES].concat(),
+        Store::Redis => [usage::CASES, conflict::REDIS_CASES, lost_lock::REDIS_CASES].concat(),
         Store::File => [lost_lock::FILE_CASES, cost::FILE_CASES].concat(),
     };
     common.concat().into_iter().chain(specific)

@@ -12,6 +12,7 @@ use crate::{Case, cases};
 
 pub(crate) const CASES: &[Case] = cases![
     usage_errors_exit_with_64,
+    an_error_in_a_value_names_its_option,
     a_memory_store_is_rejected,
     the_password_variable_is_ignored_for_a_file,
     an_unreachable_store_exits_with_69,
@@ -22,7 +23,7 @@ async fn usage_errors_exit_with_64(fixture: Fixture) {
     let long = "x".repeat(5_000);
     for (arguments, expected) in [
         (vec![], "<NAME>"),
-        (vec!["name"], "<COMMAND>"),
+        (vec!["name"], "the command is missing"),
         (vec!["--no-such-flag", "name", "true"], "--no-such-flag"),
         (vec!["-n", "-w", "1s", "name", "true"], "cannot be used with"),
         (vec!["-s", "-x", "name", "true"], "cannot be used with"),
@@ -30,7 +31,7 @@ async fn usage_errors_exit_with_64(fixture: Fixture) {
         (vec!["--lease", "1s", "--watchdog", "1s", "name", "true"], "cannot be used with"),
         (vec!["--json", "-q", "name", "true"], "cannot be used with"),
         (vec!["-w", "soon", "name", "true"], "500ms"),
-        (vec!["-E", "256", "name", "true"], "0..=255"),
+        (vec!["-E", "256", "name", "true"], "from 0 to 255"),
         (vec!["--on-lost", "cry", "name", "true"], "term, kill, warn"),
         (vec!["--lease", "1ms", "name", "true"], "at least 10ms"),
         (vec!["--lease", "3s", "--kill-after", "3s", "name", "true"], "does not fit in --lease 3s"),
@@ -56,6 +57,34 @@ async fn usage_errors_exit_with_64(fixture: Fixture) {
     let (code, stderr) = Program::start(command).finish().await;
     assert_eq!(code, 64, "{stderr}");
     assert!(stderr.contains("not UTF-8"), "{stderr}");
+}
+
+async fn an_error_in_a_value_names_its_option(fixture: Fixture) {
+    for (option, values, advice) in [
+        ("--permits", &["0", "-1", "x", "2147483648"][..], "give a number from 1 to 2147483647"),
+        ("--conflict-exit-code", &["256", "-1", "x"], "give a number from 0 to 255"),
+        ("--wait", &["-1", "x", "1e400", "2 parsecs"], "write for example 500ms, 2s or 1m"),
+        ("--lease", &["-1", "soon"], "write for example 500ms, 2s or 1m"),
+        ("--lease", &["0", "1ms"], "give at least 10ms"),
+        ("--lease", &["11y"], "give at most ten years"),
+        ("--watchdog", &["0", "1ms"], "give at least 10ms"),
+        ("--watchdog", &["11y"], "give at most ten years"),
+        ("--at-least", &["-1", "x"], "write for example 500ms, 2s or 1m"),
+        ("--at-least", &["11y"], "give at most ten years"),
+        ("--kill-after", &["-1", "x"], "write for example 500ms, 2s or 1m"),
+        ("--on-lost", &["x"], "term, kill, warn"),
+    ] {
+        for value in values {
+            let (code, stderr) =
+                Program::start(fixture.command(&[option, value, "name", "true"])).finish().await;
+            assert_eq!(code, 64, "{option} {value}: {stderr}");
+            assert!(stderr.contains(option) && stderr.contains(advice), "{option} {value}: {stderr}");
+        }
+    }
+    let mut command = fixture.command(&["--label"]);
+    command.arg(OsStr::from_bytes(b"\xff")).args(["name", "true"]);
+    let (code, stderr) = Program::start(command).finish().await;
+    assert!(code == 64 && stderr.contains("--label") && stderr.contains("not UTF-8"), "{stderr}");
 }
 
 async fn a_memory_store_is_rejected(fixture: Fixture) {

@@ -297,6 +297,21 @@ fn debug_and_display_do_not_show_the_password() {
 }
 
 #[test]
+fn an_address_or_a_path_is_shown_as_a_url() {
+    for (text, expected) in [
+        ("localhost:6379", "write redis://localhost:6379"),
+        ("10.0.0.1:1", "write redis://10.0.0.1:1"),
+        ("/run/locks", "write file:/run/locks"),
+        ("/run/a:b", "write file:/run/a:b"),
+        ("localhost", "write redis://HOST:PORT"),
+        ("", "empty; write redis://HOST:PORT"),
+    ] {
+        let error = StoreUrl::parse(text).expect_err(text).to_string();
+        assert!(error.contains(expected), "{text}: {error}");
+    }
+}
+
+#[test]
 fn a_memory_store_can_have_a_name() {
     for (url, expected) in [("memory://", ""), ("memory:", ""), ("memory://Orders", "Orders")] {
         let store = StoreUrl::parse(url).expect(url).store;
