@@ -16,6 +16,9 @@ use crate::manual;
 use crate::run_arguments::RunArguments;
 use crate::value;
 
+const RUN_USAGE: &str =
+    "turnlock run [OPTIONS] NAME [--] COMMAND...\n       turnlock run [OPTIONS] NAME -c TEXT";
+
 /// Run commands under distributed locks, and inspect the locks.
 #[derive(Debug, Parser)]
 #[command(name = "turnlock", version, propagate_version = true)]
@@ -43,7 +46,7 @@ pub(crate) struct StoreArguments {
 // The usage of an error would have the option of an environment variable that is set.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    #[command(display_name = "turnlock", override_usage = "turnlock run [OPTIONS] NAME [--] COMMAND...")]
+    #[command(display_name = "turnlock", override_usage = RUN_USAGE)]
     Run(RunArguments),
     #[command(display_name = "turnlock")]
     Ls(LsArguments),

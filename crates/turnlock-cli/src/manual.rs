@@ -30,8 +30,11 @@ pub(crate) const SECTIONS: &[Section] = &[
     Section {
         heading: "ENVIRONMENT",
         entries: &[
-            ("TURNLOCK_STORE", "The store, if --store is not given"),
-            ("TURNLOCK_PASSWORD", "The password of the store, if --password-file is not given"),
+            ("TURNLOCK_STORE", "The store, if --store is not given. Empty counts as not set"),
+            (
+                "TURNLOCK_PASSWORD",
+                "The password of the store, if --password-file is not given. Empty counts as not set",
+            ),
             (
                 "TURNLOCK_NAME, TURNLOCK_OWNER, TURNLOCK_TOKEN",
                 "Set for the command of run: the name of the lock, the id of its owner, and the token of a fenced lock",

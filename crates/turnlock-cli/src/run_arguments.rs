@@ -32,7 +32,7 @@ pub(crate) struct RunArguments {
     #[arg(short, long, value_name = "DURATION", visible_alias = "timeout", value_parser = duration::parse, help_heading = "Waiting")]
     pub(crate) wait: Option<Duration>,
     /// Exit code if the lock was not acquired
-    #[arg(short = 'E', long, value_name = "N", default_value_t = 1, value_parser = value::number(0..=255), help_heading = "Waiting")]
+    #[arg(short = 'E', long, value_name = "N", default_value_t = 1, value_parser = value::number(0..=u8::MAX), help_heading = "Waiting")]
     pub(crate) conflict_exit_code: u8,
     /// Take the read side of a read-write lock, which readers share
     #[arg(short = 's', long, visible_alias = "shared", group = "kind", help_heading = "Kind of lock")]

@@ -30,7 +30,14 @@ pub(crate) async fn ls(store: &StoreArguments, arguments: LsArguments) -> anyhow
             writeln!(out, "{line}")?;
         }
     } else if std::io::stdout().is_terminal() {
-        writeln!(anstream::stderr(), "no locks match {}", escape(&arguments.pattern))?;
+        let LsArguments { pattern, holder, older_than, kind, .. } = &arguments;
+        let has_filter = holder.is_some() || older_than.is_some() || kind.is_some();
+        let text = match pattern.as_str() {
+            "*" if !has_filter => "no lock is held".to_owned(),
+            "*" => "no lock passes the filters".to_owned(),
+            pattern => format!("no locks match {}", escape(pattern)),
+        };
+        writeln!(anstream::stderr(), "{text}")?;
     }
     out.flush()?;
     if !found.is_complete {

@@ -54,14 +54,22 @@ pub(super) fn write(out: &mut impl Write, lock: &LockView, now: SystemTime) -> i
     }
     match lock.ttl {
         Some(ttl) => field(out, "ttl", &format_short(ttl))?,
-        None if lock.locked => field(out, "ttl", "no expiry")?,
+        // Permits expire one by one.
+        None if lock.locked && lock.holders.iter().all(|holder| holder.ttl.is_none()) => {
+            field(out, "ttl", "no expiry")?;
+        }
         None => {}
     }
     if let Some(token) = lock.token {
         field(out, "token", &token.to_string())?;
     }
     if let Some(number) = lock.available {
-        field(out, if lock.kind == Some("latch") { "count" } else { "free" }, &number.to_string())?;
+        let text = match number {
+            // The number of permits was lowered.
+            ..0 => format!("0, and {} held above the limit", number.unsigned_abs()),
+            0.. => number.to_string(),
+        };
+        field(out, if lock.kind == Some("latch") { "count" } else { "free" }, &text)?;
     }
     for (index, waiter) in lock.queue.iter().enumerate() {
         let identity = owner_name::identity(waiter.host.as_deref(), waiter.pid, waiter.label.as_deref());
@@ -122,6 +130,19 @@ token   7
 queue   1. java:1
 ";
         assert_eq!(shown(&lock), expected);
+    }
+
+    #[test]
+    fn a_number_is_shown_by_what_it_counts() {
+        let mut lock = LockView { kind: Some("latch"), available: Some(3), ..LockView::absent("steps") };
+        assert_eq!(shown(&lock), "name    steps\nkind    latch\ncount   3\n");
+        lock = LockView { kind: Some("permit-semaphore"), available: Some(-1), ..held("jobs") };
+        (lock.ttl, lock.holders[0].ttl) = (None, Some(Duration::from_secs(9)));
+        let text = shown(&lock);
+        assert!(text.contains("free    0, and 1 held above the limit\n"), "{text}");
+        assert!(text.contains("expires in 9s unless renewed") && !text.contains("no expiry"), "{text}");
+        lock.holders[0].ttl = None;
+        assert!(shown(&lock).contains("ttl     no expiry\n"));
     }
 
     #[test]

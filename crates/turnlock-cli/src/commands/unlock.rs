@@ -35,7 +35,7 @@ pub(crate) async fn unlock(store: &StoreArguments, arguments: UnlockArguments) -
     if lock.holders.is_empty() {
         return not_unlocked(&match &only_owner {
             None => format!("{name} is not held"),
-            Some(owner) => format!("{name} is not held by {}", escape(owner.as_str())),
+            Some(owner) => format!("{name} is not held by owner {}", escape(owner.as_str())),
         });
     }
     print_holders(&client, &lock).await?;

@@ -57,7 +57,10 @@ fn text(name: &str, found: Kind, requested: Option<&str>) -> Option<String> {
     }
     let advice = match (requested, flags) {
         (_, [_, ..]) => format!("give {} here, or use another name", flags.join(" or ")),
-        (Some(flag), []) if is_lock => format!("leave {flag} out, or use another name"),
+        (Some(flag @ ("-s" | "-x")), []) if is_lock => {
+            format!("leave {flag} out here, give -x wherever no flag is given, or use another name")
+        }
+        (Some(flag), []) if is_lock => format!("leave {flag} out here, or use another name"),
         (_, []) => "use another name".to_owned(),
     };
     let requested = requested.unwrap_or("a lock");
@@ -77,12 +80,17 @@ mod tests {
             (
                 Kind::Lock,
                 Some("--fair"),
-                "a lock; --fair was asked for. A name has one kind everywhere: leave --fair out",
+                "a lock; --fair was asked for. A name has one kind everywhere: leave --fair out here",
             ),
             (
                 Kind::Fair,
                 None,
                 "a fair lock; a lock was asked for. A name has one kind everywhere: give --fair here",
+            ),
+            (
+                Kind::Lock,
+                Some("-s"),
+                "leave -s out here, give -x wherever no flag is given, or use another name",
             ),
             (Kind::Write, Some("--plain"), "give -s or -x here, or use another name"),
             (Kind::Permits, Some("-x"), "a permit semaphore; -x was asked for"),
