@@ -8,7 +8,7 @@ use super::event::Event;
 use super::stderr_writer::StderrWriter;
 use super::waiting_line::WaitingLine;
 use crate::escape::{escape, escape_message, json_line};
-use crate::run_arguments::RunArguments;
+use crate::lock_arguments::LockArguments;
 
 /// How long to wait for a slow reader before the command starts, so that our lines come before those of the command.
 const FLUSH_BEFORE_COMMAND: Duration = Duration::from_millis(100);
@@ -40,10 +40,10 @@ struct JsonEvent<'a> {
 }
 
 impl Reporter {
-    pub(crate) fn new(name: &str, arguments: &RunArguments) -> Self {
+    pub(crate) fn new(name: &str, arguments: &LockArguments) -> Self {
         let format = match arguments {
-            RunArguments { json: true, .. } => Format::Json,
-            RunArguments { quiet: true, .. } => Format::Quiet,
+            LockArguments { json: true, .. } => Format::Json,
+            LockArguments { quiet: true, .. } => Format::Quiet,
             _ => Format::Text,
         };
         Self { name: name.to_owned(), format, stderr_writer: StderrWriter::new(io::stderr()) }
