@@ -54,7 +54,7 @@ pub(crate) struct LockArguments {
     /// Name of this holder that others see; the name of the command of run by default
     #[arg(long, value_name = "TEXT", help_heading = "Output")]
     pub(crate) label: Option<String>,
-    /// Print events as JSON on standard error, one per line
+    /// Print events as JSON on standard error, one per line; hold also prints its line on standard output as JSON
     #[arg(long, conflicts_with = "quiet", help_heading = "Output")]
     pub(crate) json: bool,
     /// Print nothing on standard error, except why the lock was not held or the command could not run

@@ -1,22 +1,22 @@
-//! `turnlock run`: runs a command under a lock.
+//! `turnlock run`: runs a command under a lock. Its public modules are shared with `turnlock hold`.
 
-mod countdown;
-mod event;
-mod held_lock;
-mod lock_session;
+pub(crate) mod countdown;
+pub(crate) mod event;
+pub(crate) mod held_lock;
+pub(crate) mod lock_session;
 mod lock_target;
 mod locked_run;
 #[cfg_attr(not(target_os = "linux"), path = "no_process_tree.rs")]
 mod process_tree;
-mod release;
-mod reporter;
-mod run_lease;
+pub(crate) mod release;
+pub(crate) mod reporter;
+pub(crate) mod run_lease;
 mod running_command;
-mod signals;
+pub(crate) mod signals;
 mod spawn;
 mod stderr_writer;
 mod supervisor;
-mod usage;
+pub(crate) mod usage;
 mod waiting_line;
 
 use std::borrow::Cow;

@@ -1,6 +1,6 @@
 //! `turnlock run`.
 
-mod blocked_stderr;
+pub(crate) mod blocked_stderr;
 mod command;
 mod cost;
 mod exclusion;
@@ -8,7 +8,7 @@ mod lost_lock;
 mod reporting;
 mod signals;
 mod slow_exec;
-mod successor;
+pub(crate) mod successor;
 mod usage;
 
 use crate::Case;
