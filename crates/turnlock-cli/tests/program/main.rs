@@ -1,4 +1,4 @@
-//! Tests of `turnlock run` and `turnlock hold` on real stores, and of the program next to Redisson.
+//! Tests of `turnlock run` and `turnlock hold` on real stores, of the recipes, and of the program next to Redisson.
 //!
 //! Every case is a named trial. A case whose tools are missing is reported as *ignored* with the reason; with `CI` set, it fails.
 
@@ -7,6 +7,7 @@
 mod fixture;
 mod hold;
 mod program;
+mod recipes;
 mod redisson;
 mod run;
 mod store;
@@ -49,6 +50,9 @@ fn main() {
         for (cases, missing_tool) in hold::cases_with_tools() {
             let missing = store.missing().or(missing_tool);
             trials.extend(cases.iter().map(|case| trial(store, "hold", *case, missing.clone())));
+        }
+        for (case, missing_tool) in recipes::cases() {
+            trials.push(trial(store, "recipes", case, store.missing().or(missing_tool)));
         }
     }
     let mut arguments = Arguments::from_args();

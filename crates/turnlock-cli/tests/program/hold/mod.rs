@@ -10,6 +10,7 @@ use crate::fixture::Fixture;
 use crate::program::Program;
 use crate::store::Store;
 use crate::terminal;
+pub(crate) use caller::bash_missing;
 
 /// The cases of every store that need a tool, and why it is missing, if it is.
 pub(crate) fn cases_with_tools() -> [(&'static [Case], Option<String>); 2] {
