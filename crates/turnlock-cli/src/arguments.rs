@@ -12,6 +12,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use turnlock::acl::Primitive;
 
 use crate::duration;
+use crate::hold_arguments::HoldArguments;
 use crate::manual;
 use crate::run_arguments::RunArguments;
 use crate::value;
@@ -48,6 +49,8 @@ pub(crate) struct StoreArguments {
 pub(crate) enum Command {
     #[command(display_name = "turnlock", override_usage = RUN_USAGE)]
     Run(RunArguments),
+    #[command(display_name = "turnlock", override_usage = "turnlock hold [OPTIONS] NAME")]
+    Hold(HoldArguments),
     #[command(display_name = "turnlock")]
     Ls(LsArguments),
     #[command(display_name = "turnlock", override_usage = "turnlock show [OPTIONS] NAME")]
@@ -295,6 +298,7 @@ mod tests {
     fn any_argument() -> impl Strategy<Value = OsString> {
         const KNOWN: &[&str] = &[
             "run",
+            "hold",
             "ls",
             "show",
             "watch",

@@ -45,7 +45,7 @@ pub(crate) fn without_command(name: &str) -> String {
     if !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit()) {
         return format!(
             "{name} is not used as a file descriptor: a lock belongs to a command. Give the commands that need the lock, \
-             as in turnlock run NAME -c 'COMMANDS', or put them in a script"
+             as in turnlock run NAME -c 'COMMANDS', or hold the lock for the rest of a script with turnlock hold NAME"
         );
     }
     "the command is missing: give it after the name, as in turnlock run NAME -- COMMAND, or as text for the shell, as in \

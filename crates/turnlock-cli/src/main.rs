@@ -6,6 +6,9 @@ mod duration;
 mod escape;
 mod exit_code;
 mod flock_arguments;
+mod hold;
+mod hold_arguments;
+mod lock_arguments;
 mod manual;
 mod run;
 mod run_arguments;
@@ -45,6 +48,7 @@ async fn dispatch(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let Arguments { store, command } = arguments;
     match command {
         Command::Run(run) => run::run(&store, run).await,
+        Command::Hold(hold) => hold::hold(&store, hold).await,
         Command::Ls(ls) => commands::ls(&store, ls).await,
         Command::Show(show) => commands::show(&store, show).await,
         Command::Watch(watch) => commands::watch(&store, watch).await,

@@ -11,17 +11,20 @@ pub(crate) const SECTIONS: &[Section] = &[
     Section {
         heading: "EXIT STATUS",
         entries: &[
-            ("0", "Success. run exits with the exit code of its command"),
+            (
+                "0",
+                "Success. run exits with the exit code of its command; hold with 0 if the lock was held until it was told to release",
+            ),
             (
                 "1",
-                "run: the lock was not acquired; -E sets another code. show --check: the lock is free. unlock: the lock is not held, or is held by another owner. doctor: there are warnings or dangers",
+                "run, hold: the lock was not acquired; -E sets another code. show --check: the lock is free. unlock: the lock is not held, or is held by another owner. doctor: there are warnings or dangers",
             ),
             ("64", "Usage error"),
             ("65", "The key of this name holds data that is not a lock"),
             ("69", "The store cannot be reached, or did not reply"),
             ("70", "Internal error, or an error of the operating system"),
             ("77", "The store denies access: wrong password or missing permission"),
-            ("79", "The lock was lost: the running command was ended, or the command was not started"),
+            ("79", "The lock was lost: run has ended the command, or has not started it; hold exits"),
             ("126", "The command cannot be executed"),
             ("127", "The command was not found"),
             ("128+n", "Signal n ended the command, or ended turnlock while it waited or watched"),
@@ -39,6 +42,7 @@ pub(crate) const SECTIONS: &[Section] = &[
                 "TURNLOCK_NAME, TURNLOCK_OWNER, TURNLOCK_TOKEN",
                 "Set for the command of run: the name of the lock, the id of its owner, and the token of a fenced lock",
             ),
+            ("NOTIFY_SOCKET", "Set by systemd: hold sends READY=1 there when the lock is held"),
             (
                 "NO_COLOR, CLICOLOR, CLICOLOR_FORCE",
                 "Control colours. Colours are used only on a terminal, unless CLICOLOR_FORCE is set",
@@ -70,6 +74,14 @@ pub(crate) const SECTIONS: &[Section] = &[
                 "turnlock --store redis://cache.example run -n -E 0 --at-least 9m report -- ./report.sh",
                 "One run per ten minutes across a fleet, from the cron of each machine",
             ),
+            (
+                "coproc LOCK { exec turnlock hold nightly; }; read -r held owner <&\"${LOCK[0]}\"",
+                "In a bash script: hold the lock until the script ends, or closes ${LOCK[1]}",
+            ),
+            (
+                "turnlock hold --for 10m deploys </dev/null",
+                "Hold the lock for ten minutes, or until a signal",
+            ),
             ("turnlock ls 'orders:*'", "List locks and their holders"),
             ("turnlock watch --json | jq -c 'select(.locked)'", "Follow locks as they are acquired"),
             (
@@ -87,12 +99,20 @@ pub(crate) fn for_help() -> String {
 
 /// Formats the exit codes and the examples of `run` for its help.
 pub(crate) fn for_run_help() -> String {
-    let section = |heading: &str, is_shown: fn(&str) -> bool| {
-        let section = SECTIONS.iter().find(|section| section.heading == heading);
-        section.map(|section| format_section(section, is_shown)).unwrap_or_default()
-    };
-    let is_of_run = |term: &str| term.contains(" run ");
-    [section("EXAMPLES", is_of_run), section("EXIT STATUS", |_| true)].join("\n")
+    for_command_help(" run ")
+}
+
+/// Formats the exit codes and the examples of `hold` for its help.
+pub(crate) fn for_hold_help() -> String {
+    for_command_help(" hold ")
+}
+
+/// Formats the exit codes, and the examples that contain `command`.
+fn for_command_help(command: &str) -> String {
+    let find = |heading: &str| SECTIONS.iter().find(|section| section.heading == heading);
+    let examples = find("EXAMPLES").map(|section| format_section(section, |term| term.contains(command)));
+    let codes = find("EXIT STATUS").map(|section| format_section(section, |_| true));
+    [examples, codes].map(Option::unwrap_or_default).join("\n")
 }
 
 fn format_section(section: &Section, is_shown: impl Fn(&str) -> bool) -> String {

@@ -13,7 +13,7 @@ use crate::commands::LockHolders;
 /// | `acquired` | the lock is held | `owner`, `token` (number or null), `waited_ms` |
 /// | `started` | the command is executed; absent if it cannot be, or is killed before | `pid` |
 /// | `signal` | a signal was received | `signal` (`"TERM"`), `forwarded`: whether it was forwarded to the command |
-/// | `losing` | the lock is about to end, and the command was sent TERM | `cause`, `reason`, `left_ms` until KILL |
+/// | `losing` | the lock is about to end, and the command was sent TERM; `hold` exits | `cause`, `reason`, `left_ms` until KILL, or until the end of the lock |
 /// | `lost` | the lock is no longer held | `cause`, `reason`, `left_ms` until KILL if the command was sent TERM now, or null |
 /// | `killed` | the command was sent KILL | |
 /// | `exited` | the command has exited | `code` or null, `signal` or null |
@@ -45,6 +45,8 @@ pub(crate) enum Event<'a> {
         #[serde(flatten)]
         cause: LossCause,
         left_ms: u128,
+        #[serde(skip)]
+        term_sent: bool,
     },
     Lost {
         #[serde(flatten)]
@@ -64,9 +66,9 @@ pub(crate) enum Event<'a> {
     GaveUp {
         waited_ms: u128,
         holders: Option<&'a LockHolders>,
-        /// The run did not wait, as `--nonblock` asks.
+        /// The flag that limits the wait, if it was not another reason.
         #[serde(skip)]
-        is_nonblock: bool,
+        flag: Option<&'static str>,
     },
     Warning {
         text: &'a str,
@@ -113,12 +115,13 @@ impl Event<'_> {
     /// The text to print without `--json`, for events that are printed.
     pub(crate) fn message(&self) -> Option<String> {
         match self {
-            Self::Losing { cause, left_ms } => {
-                Some(format!("the lock is about to be lost: {}; {}", cause.reason, term_sent(*left_ms)))
+            Self::Losing { cause, left_ms, term_sent } => {
+                let next = if *term_sent { sent_term(*left_ms) } else { format!("it ends in {left_ms} ms") };
+                Some(format!("the lock is about to be lost: {}; {next}", cause.reason))
             }
             Self::Lost { cause, left_ms: None } => Some(format!("the lock is lost: {}", cause.reason)),
             Self::Lost { cause, left_ms: Some(left_ms) } => {
-                Some(format!("the lock is lost: {}; {}", cause.reason, term_sent(*left_ms)))
+                Some(format!("the lock is lost: {}; {}", cause.reason, sent_term(*left_ms)))
             }
             Self::Killed => Some("sent KILL to the command".to_owned()),
             Self::Warning { text } | Self::Error { text } => Some((*text).to_owned()),
@@ -127,6 +130,6 @@ impl Event<'_> {
     }
 }
 
-fn term_sent(left_ms: u128) -> String {
+fn sent_term(left_ms: u128) -> String {
     format!("sent TERM to the command, KILL follows in {left_ms} ms")
 }

@@ -3,7 +3,7 @@ use std::time::Duration;
 use turnlock::{Client, Error, Kind};
 
 use crate::escape::escape;
-use crate::run_arguments::RunArguments;
+use crate::lock_arguments::LockArguments;
 
 /// The longest time to query what a name is used for.
 const QUERY_LIMIT: Duration = Duration::from_secs(1);
@@ -13,7 +13,7 @@ pub(crate) async fn explain(
     error: &Error,
     client: &Client,
     name: &str,
-    arguments: &RunArguments,
+    arguments: &LockArguments,
 ) -> Option<String> {
     let found = match error {
         Error::WrongKind { found, .. } => *found,
@@ -27,14 +27,14 @@ pub(crate) async fn explain(
 }
 
 /// The flag that selects the kind of the lock.
-fn flag(arguments: &RunArguments) -> Option<&'static str> {
+fn flag(arguments: &LockArguments) -> Option<&'static str> {
     match arguments {
-        RunArguments { permits: Some(_), .. } => Some("--permits"),
-        RunArguments { read: true, .. } => Some("-s"),
-        RunArguments { write: true, .. } => Some("-x"),
-        RunArguments { fair: true, .. } => Some("--fair"),
-        RunArguments { fenced: true, .. } => Some("--fenced"),
-        RunArguments { plain: true, .. } => Some("--plain"),
+        LockArguments { permits: Some(_), .. } => Some("--permits"),
+        LockArguments { read: true, .. } => Some("-s"),
+        LockArguments { write: true, .. } => Some("-x"),
+        LockArguments { fair: true, .. } => Some("--fair"),
+        LockArguments { fenced: true, .. } => Some("--fenced"),
+        LockArguments { plain: true, .. } => Some("--plain"),
         _ => None,
     }
 }

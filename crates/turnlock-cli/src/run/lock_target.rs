@@ -4,7 +4,7 @@ use turnlock::{Client, Error, Inspection, Lock, PermitSemaphore};
 
 use super::held_lock::HeldLock;
 use super::reporter::Reporter;
-use crate::run_arguments::RunArguments;
+use crate::lock_arguments::LockArguments;
 
 /// The lock or permit to acquire for the command.
 pub(crate) enum LockTarget {
@@ -22,7 +22,7 @@ pub(crate) enum WaitLimit {
 }
 
 impl LockTarget {
-    pub(crate) fn new(client: &Client, name: &str, arguments: &RunArguments) -> Self {
+    pub(crate) fn new(client: &Client, name: &str, arguments: &LockArguments) -> Self {
         let lease = arguments.lease;
         if let Some(permits) = arguments.permits {
             let semaphore = client.permit_semaphore(name);
@@ -32,11 +32,11 @@ impl LockTarget {
             );
         }
         let lock = match arguments {
-            RunArguments { read: true, .. } => client.read_write_lock(name).reader(),
-            RunArguments { write: true, .. } => client.read_write_lock(name).writer(),
-            RunArguments { fair: true, .. } => client.fair_lock(name),
-            RunArguments { fenced: true, .. } => client.fenced_lock(name),
-            RunArguments { plain: true, .. } => client.plain_lock(name),
+            LockArguments { read: true, .. } => client.read_write_lock(name).reader(),
+            LockArguments { write: true, .. } => client.read_write_lock(name).writer(),
+            LockArguments { fair: true, .. } => client.fair_lock(name),
+            LockArguments { fenced: true, .. } => client.fenced_lock(name),
+            LockArguments { plain: true, .. } => client.plain_lock(name),
             _ => client.lock(name),
         };
         Self::Lock(lease.map_or_else(|| lock.clone(), |lease| lock.with_lease(lease)))

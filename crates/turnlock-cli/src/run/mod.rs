@@ -1,38 +1,38 @@
-//! `turnlock run`: runs a command under a lock.
+//! `turnlock run`: runs a command under a lock. Its public modules are shared with `turnlock hold`.
 
-mod countdown;
-mod event;
-mod held_lock;
+pub(crate) mod countdown;
+pub(crate) mod event;
+pub(crate) mod held_lock;
 mod kind_conflict;
+pub(crate) mod lock_session;
 mod lock_target;
 mod locked_run;
 #[cfg_attr(not(target_os = "linux"), path = "no_process_tree.rs")]
 mod process_tree;
-mod reporter;
-mod run_lease;
+pub(crate) mod release;
+pub(crate) mod reporter;
+pub(crate) mod run_lease;
 mod running_command;
-mod signals;
+pub(crate) mod signals;
 mod spawn;
 mod stderr_writer;
 mod supervisor;
+pub(crate) mod usage;
 mod verbose;
 mod waiting_line;
 
+use std::borrow::Cow;
+use std::path::Path;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
 
-use clap::CommandFactory;
-use clap::error::ErrorKind;
-
-use crate::arguments::{Arguments, StoreArguments};
+use crate::arguments::StoreArguments;
 use crate::run_arguments::RunArguments;
-use crate::{exit_code, flock_arguments, store};
+use crate::{exit_code, flock_arguments};
+use lock_session::LockSession;
 use locked_run::LockedRun;
 use reporter::Reporter;
 use run_lease::RunLease;
-
-/// The longest `--at-least`: ten years.
-const MAX_AT_LEAST: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
+use usage::{check_lock, usage_error};
 
 /// Runs a command under a lock and returns the exit code.
 pub(crate) async fn run(store: &StoreArguments, mut arguments: RunArguments) -> anyhow::Result<ExitCode> {
@@ -41,8 +41,10 @@ pub(crate) async fn run(store: &StoreArguments, mut arguments: RunArguments) -> 
         Ok(name) => name,
         Err(error) => return Ok(exit_code::report_usage(&error)),
     };
-    let reporter = Reporter::new(name, &arguments);
-    let run = LockedRun { name, arguments: &arguments, reporter: &reporter, started: Instant::now() };
+    let reporter = Reporter::new(name, &arguments.lock);
+    let label = label(&arguments);
+    let session = LockSession::new(name, &arguments.lock, &label, &reporter);
+    let run = LockedRun { session, arguments: &arguments };
     let code = run.perform(store).await.unwrap_or_else(|error| {
         reporter.report_error(&error);
         exit_code::code_of(&error)
@@ -53,33 +55,18 @@ pub(crate) async fn run(store: &StoreArguments, mut arguments: RunArguments) -> 
 
 /// Checks the arguments that clap cannot check, and returns the name of the lock.
 fn check<'a>(store: &StoreArguments, arguments: &'a RunArguments) -> Result<&'a str, clap::Error> {
-    let usage_error = |text: &str| {
-        let mut program = Arguments::command();
-        program.build();
-        let run = program.find_subcommand_mut("run").expect("run is a subcommand");
-        run.error(ErrorKind::ValueValidation, text)
-    };
-    if let Err(text) = arguments.flock.check() {
-        return Err(usage_error(text));
-    }
+    let error = |text: &str| usage_error("run", text);
+    arguments.flock.check().map_err(error)?;
     if arguments.command.is_empty() {
-        return Err(usage_error(&flock_arguments::without_command(&arguments.name.to_string_lossy())));
+        return Err(error(&flock_arguments::without_command(&arguments.lock.name.to_string_lossy())));
     }
-    if store::is_memory(store) {
-        return Err(usage_error(
-            "a lock in memory:// excludes no other process: use file:PATH for the processes of one machine, or redis:// \
-             for many machines",
-        ));
-    }
-    if arguments.at_least.is_some_and(|time| time > MAX_AT_LEAST) {
-        return Err(usage_error("--at-least is too long: give at most ten years"));
-    }
-    if let Err(text) = RunLease::of(arguments).check(arguments) {
-        return Err(usage_error(&text));
-    }
-    arguments.name.to_str().ok_or_else(|| {
-        usage_error(
-            "the name of the lock is not UTF-8: use another name, for example a digest of it (sha256sum)",
-        )
-    })
+    let name = check_lock("run", store, &arguments.lock)?;
+    RunLease::of(&arguments.lock).check(arguments).map_err(|text| error(&text))?;
+    Ok(name)
+}
+
+/// The name of the command. Without its arguments, which may be confidential.
+fn label(arguments: &RunArguments) -> Cow<'_, str> {
+    let program = Path::new(&arguments.command[0]);
+    program.file_name().unwrap_or(program.as_os_str()).to_string_lossy()
 }

@@ -9,7 +9,7 @@ use super::stderr_writer::StderrWriter;
 use super::verbose;
 use super::waiting_line::WaitingLine;
 use crate::escape::{escape, escape_message, json_line};
-use crate::run_arguments::RunArguments;
+use crate::lock_arguments::LockArguments;
 
 /// How long to wait for a slow reader before the command starts, so that our lines come before those of the command.
 const FLUSH_BEFORE_COMMAND: Duration = Duration::from_millis(100);
@@ -42,11 +42,11 @@ struct JsonEvent<'a> {
 }
 
 impl Reporter {
-    pub(crate) fn new(name: &str, arguments: &RunArguments) -> Self {
+    pub(crate) fn new(name: &str, arguments: &LockArguments) -> Self {
         let format = match arguments {
-            RunArguments { json: true, .. } => Format::Json,
-            RunArguments { quiet: true, .. } => Format::Quiet,
-            RunArguments { verbose: true, .. } => Format::Verbose,
+            LockArguments { json: true, .. } => Format::Json,
+            LockArguments { quiet: true, .. } => Format::Quiet,
+            LockArguments { verbose: true, .. } => Format::Verbose,
             _ => Format::Text,
         };
         Self { name: name.to_owned(), format, stderr_writer: StderrWriter::new(io::stderr()) }

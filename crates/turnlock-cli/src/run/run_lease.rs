@@ -3,6 +3,7 @@ use std::time::{Duration, Instant};
 use humantime::format_duration;
 use turnlock::LostReason;
 
+use crate::lock_arguments::LockArguments;
 use crate::run_arguments::{OnLost, RunArguments};
 
 /// The lease of the lock of a run, fixed or renewed.
@@ -13,7 +14,7 @@ pub(crate) enum RunLease {
 }
 
 impl RunLease {
-    pub(crate) fn of(arguments: &RunArguments) -> Self {
+    pub(crate) fn of(arguments: &LockArguments) -> Self {
         arguments.lease.map_or(Self::Renewed(arguments.watchdog), Self::Fixed)
     }
 

@@ -112,7 +112,7 @@ impl Supervisor<'_> {
             }
             (None, Some(left_ms)) => {
                 let cause = LossCause::losing(self.lease.lost_reason(lock.valid_until));
-                self.reporter.report(&Event::Losing { cause, left_ms });
+                self.reporter.report(&Event::Losing { cause, left_ms, term_sent: true });
             }
             (None, None) => {}
         }

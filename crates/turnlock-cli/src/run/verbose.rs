@@ -31,10 +31,11 @@ pub(crate) fn message(event: &Event<'_>) -> Option<String> {
 
 /// The text of a conflict, which is also printed on a terminal.
 pub(crate) fn gave_up(event: &Event<'_>) -> Option<String> {
-    let Event::GaveUp { waited_ms, holders, is_nonblock } = event else { return None };
-    let not_acquired = match is_nonblock {
-        true => "not acquired (-n)".to_owned(),
-        false => format!("not acquired after {} (-w)", millis(*waited_ms)),
+    let Event::GaveUp { waited_ms, holders, flag } = event else { return None };
+    let not_acquired = match flag {
+        Some("-n") => "not acquired (-n)".to_owned(),
+        Some(flag) => format!("not acquired after {} ({flag})", millis(*waited_ms)),
+        None => format!("not acquired after {}", millis(*waited_ms)),
     };
     Some(match (held_by(*holders), holders) {
         (Some(held_by), _) => format!("{not_acquired}, {held_by}"),

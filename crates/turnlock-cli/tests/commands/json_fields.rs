@@ -40,6 +40,8 @@ async fn json_objects_have_the_documented_fields(fixture: Fixture) {
         assert_eq!(fields(&object["queue"][0]), documented("A waiter"), "{object}");
     }
     waiter.abort();
+    let holds = fixture.objects(&["hold", "--json", "--for", "0", "nightly"]).await;
+    assert_eq!(fields(&holds[0]), documented("A held lock"), "{holds:?}");
     let findings = fixture.run(&["doctor", "--json"]).await;
     let finding: Value = serde_json::from_str(findings.out.lines().next().unwrap()).unwrap();
     assert_eq!(fields(&finding), documented("A finding"), "{finding}");

@@ -1,6 +1,6 @@
 //! The fixture of one case: a store, a lock name of its own, a directory, and the program.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -84,6 +84,22 @@ impl Fixture {
         let mut holder = self.script(flags, "echo held; exec cat");
         holder.expect("held").await;
         holder
+    }
+
+    /// `turnlock hold FLAGS… NAME`, not started yet.
+    pub(crate) fn hold_command(&self, flags: &[&str]) -> Command {
+        self.turnlock(&[&["hold"], flags, &[&self.name]].concat())
+    }
+
+    /// `sh`, or another shell, with this script, not started yet. `turnlock` is in its path.
+    pub(crate) fn shell(&self, shell: &str, script: &str) -> Command {
+        let directory = Path::new(env!("CARGO_BIN_EXE_turnlock")).parent().expect("a directory");
+        let path = std::env::var("PATH").unwrap_or_default();
+        let mut command = Command::new(shell);
+        command.args(["-c", script]).current_dir(self.dir.path());
+        command.env("PATH", format!("{}:{path}", directory.display()));
+        command.env_remove("TURNLOCK_PASSWORD").env("TURNLOCK_STORE", &self.url).env("NAME", &self.name);
+        command
     }
 
     /// Connects a client of the library to the store.

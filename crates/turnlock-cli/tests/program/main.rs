@@ -1,11 +1,13 @@
-//! Tests of `turnlock run` on real stores, and of the program next to Redisson.
+//! Tests of `turnlock run` and `turnlock hold` on real stores, of the recipes, and of the program next to Redisson.
 //!
 //! Every case is a named trial. A case whose tools are missing is reported as *ignored* with the reason; with `CI` set, it fails.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod fixture;
+mod hold;
 mod program;
+mod recipes;
 mod redisson;
 mod run;
 mod store;
@@ -43,6 +45,14 @@ fn main() {
         for (cases, missing_tool) in run::cases_with_tools() {
             let missing = store.missing().or(missing_tool);
             trials.extend(cases.iter().map(|case| trial(store, "run", *case, missing.clone())));
+        }
+        trials.extend(hold::cases(store).map(|case| trial(store, "hold", case, store.missing())));
+        for (cases, missing_tool) in hold::cases_with_tools() {
+            let missing = store.missing().or(missing_tool);
+            trials.extend(cases.iter().map(|case| trial(store, "hold", *case, missing.clone())));
+        }
+        for (case, missing_tool) in recipes::cases() {
+            trials.push(trial(store, "recipes", case, store.missing().or(missing_tool)));
         }
     }
     let mut arguments = Arguments::from_args();

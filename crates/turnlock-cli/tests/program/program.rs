@@ -120,9 +120,15 @@ impl Program {
         )
     }
 
-    /// Waits for the end and all output.
+    /// Closes standard input, and waits for the end and all output.
     pub(crate) async fn output(mut self) -> Output {
         self.close();
+        self.output_with_open_stdin().await
+    }
+
+    /// Waits for the end and all output. Standard input stays open until then.
+    pub(crate) async fn output_with_open_stdin(mut self) -> Output {
+        let _input = self.input.take();
         let mut stdout = Vec::new();
         let ended = async {
             let (read, output) =

@@ -32,7 +32,11 @@ pub(crate) fn missing() -> Option<String> {
 impl Terminal {
     /// Starts `turnlock run ARGUMENTS…` on a terminal.
     pub(crate) fn start(fixture: &Fixture, arguments: &[&str]) -> Self {
-        let program = fixture.command(arguments);
+        Self::run(fixture, &fixture.command(arguments))
+    }
+
+    /// Starts a command line on a terminal.
+    pub(crate) fn run(fixture: &Fixture, program: &tokio::process::Command) -> Self {
         let program = program.as_std();
         let line: Vec<String> =
             [program.get_program()].into_iter().chain(program.get_args()).map(quoted).collect();

@@ -13,12 +13,12 @@ use crate::{Case, cases};
 pub(crate) const CASES: &[Case] =
     cases![the_command_is_ended_before_its_lock, signals_and_renewals_continue, a_waiter_gets_the_lock,];
 
-/// Waits until standard error is full: the process `yes`, which writes to it, sleeps then.
-async fn until_full(yes: i32) {
+/// Waits until a pipe is full: the process `yes`, which writes to it, sleeps then.
+pub(crate) async fn until_full(yes: i32) {
     let sleeps = async || {
         std::fs::read_to_string(format!("/proc/{yes}/stat")).is_ok_and(|stat| stat.contains("(yes) S "))
     };
-    eventually("standard error is full", ms(10_000), sleeps).await;
+    eventually("the pipe is full", ms(10_000), sleeps).await;
 }
 
 async fn the_command_is_ended_before_its_lock(fixture: Fixture) {

@@ -1,6 +1,6 @@
 //! `turnlock run`.
 
-mod blocked_stderr;
+pub(crate) mod blocked_stderr;
 mod command;
 mod conflict;
 mod cost;
@@ -10,7 +10,7 @@ mod lost_lock;
 mod reporting;
 mod signals;
 mod slow_exec;
-mod successor;
+pub(crate) mod successor;
 mod usage;
 
 use crate::Case;

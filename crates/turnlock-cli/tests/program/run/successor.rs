@@ -12,14 +12,14 @@ use crate::fixture::ms;
 use crate::program::can_execute;
 
 /// When the command exited.
-pub(super) enum CommandExit {
+pub(crate) enum CommandExit {
     InTime,
     /// Too late, by no more than the machine stalled.
     Inconclusive,
 }
 
 /// Runs `round`, and repeats it a few times if it is inconclusive.
-pub(super) async fn repeat_if_inconclusive<Fut: Future<Output = CommandExit>>(
+pub(crate) async fn repeat_if_inconclusive<Fut: Future<Output = CommandExit>>(
     what: &str,
     mut round: impl FnMut() -> Fut,
 ) {
@@ -34,7 +34,7 @@ pub(super) async fn repeat_if_inconclusive<Fut: Future<Output = CommandExit>>(
 }
 
 /// A client that waits for the lock of a command, and checks the command when it gets the lock.
-pub(super) struct Successor {
+pub(crate) struct Successor {
     acquired: JoinHandle<Acquired>,
     /// The earliest time by which the command must have exited.
     deadline: Instant,
@@ -51,7 +51,7 @@ struct Acquired {
 
 impl Successor {
     /// Starts to wait for the lock of a running command. `lease` is the lease of the lock, which is no longer renewed.
-    pub(super) async fn start(pid: i32, lock: Lock, lease: Duration) -> Self {
+    pub(crate) async fn start(pid: i32, lock: Lock, lease: Duration) -> Self {
         let pauses = StallMonitor::watch();
         // The safety margin that the program subtracts from the lease.
         let margin = lease / 100 + ms(2);
@@ -66,7 +66,7 @@ impl Successor {
     /// # Errors
     ///
     /// The command could still execute code then, and for longer than the machine stalled.
-    pub(super) async fn check_exit(self) -> Result<CommandExit, String> {
+    pub(crate) async fn check_exit(self) -> Result<CommandExit, String> {
         let acquired = within(ms(30_000), "the next client acquires the lock", self.acquired).await.unwrap();
         if acquired.had_exited {
             return Ok(CommandExit::InTime);
