@@ -72,7 +72,8 @@ impl Engine {
         let engine = Arc::clone(self);
         let work = async move {
             RenewalUnderWay::wait_for_none(&delayed.hold).await;
-            let outcome = engine.send_with_retry(&delayed).await;
+            let record = engine.client_record.announce_kept(&delayed.hold, delayed.until);
+            let (outcome, ()) = tokio::join!(engine.send_with_retry(&delayed), record);
             engine.wait_queues.remove_hold(&delayed.hold);
             outcome
         };
