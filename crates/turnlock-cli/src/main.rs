@@ -9,6 +9,7 @@ mod manual;
 mod run;
 mod run_arguments;
 mod store;
+mod timestamp;
 
 use std::process::ExitCode;
 
