@@ -17,7 +17,6 @@ pub(crate) const CASES: &[Case] = cases![
     a_user_who_may_not_write_a_client_record_can_lock,
     permits_cost_no_record_unless_they_are_announced,
     a_record_outlasts_the_lock_that_it_is_about,
-    a_delayed_unlock_does_not_wait_for_its_record,
     no_request_waits_for_the_client_record,
     a_malformed_client_record_is_ignored,
 ];
@@ -126,17 +125,6 @@ async fn a_record_outlasts_the_lock_that_it_is_about(fixture: Fixture) {
     other.announce().await.expect("written");
     let ttl: u64 = plain.pttl(&key).await.expect("there");
     assert!((10_700_000..=10_800_000).contains(&ttl), "an hour longer: {ttl}");
-}
-
-async fn a_delayed_unlock_does_not_wait_for_its_record(fixture: Fixture) {
-    let proxy = FaultProxy::start(fixture.server().port()).await;
-    let builder = Client::builder().response_timeout(Duration::from_secs(9));
-    let client = fixture.client_at(builder, &format!("redis://127.0.0.1:{}", proxy.port())).await;
-    let guard = client.lock("report").lock().await.expect("free");
-    written_identity(&client, guard.owner_id()).await;
-    proxy.swallow_replies_to(b"turnlock_client");
-    within(ms(5_000), "it is set", guard.unlock_after(ms(60_000))).await.expect("held");
-    assert!(fixture.client().await.lock("report").is_locked().await.expect("a reply"));
 }
 
 async fn no_request_waits_for_the_client_record(fixture: Fixture) {
