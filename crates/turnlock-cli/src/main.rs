@@ -13,6 +13,7 @@ mod manual;
 mod run;
 mod run_arguments;
 mod store;
+mod timestamp;
 mod value;
 
 use std::process::ExitCode;

@@ -85,7 +85,7 @@ impl Kind {
         !matches!(self, Self::Semaphore | Self::Latch)
     }
 
-    /// Returns `true` if the store shows which client a holder belongs to. The id of a permit does not.
+    /// Returns `true` if the id of a holder contains its client. The id of a permit does not.
     pub fn identifies_clients(self) -> bool {
         !matches!(self, Self::Semaphore | Self::Permits | Self::Latch)
     }

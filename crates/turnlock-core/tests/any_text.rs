@@ -87,9 +87,11 @@ proptest! {
         if let Some(client) = ClientId::from_wire(&text) {
             prop_assert_eq!(client.to_string(), text);
         }
+        prop_assert!(PermitId::record_of(&owner).is_none_or(|_| owner.parts().is_none()));
         for id in PermitId::of_hold(&owner, 3) {
             let again = PermitId::of_hold(&id.to_owner(), 1).next();
             prop_assert_eq!(again, Some(id), "an id is its own text");
+            prop_assert!(PermitId::record_of(&id.to_owner()).is_some());
         }
     }
 

@@ -22,6 +22,9 @@ const SHORT_LOG: u32 = 250;
 /// The same for a connection that has made many steps.
 const LONG_LOG: u32 = 1_000;
 
+/// The digits that all permits of a hold have in common.
+const PERMIT_DIGITS: usize = 24;
+
 /// Makes an empty file a store, and configures the connection. Rejects a database that is not a store.
 pub(super) fn set_up(connection: &mut Connection, store_path: &StorePath) -> Result<(), FileError> {
     // The id is read last: another process writes it with the first page.
@@ -123,7 +126,10 @@ fn reset_after_reboot(transaction: &Transaction<'_>, now: Now) -> Result<(), Fil
     Ok(())
 }
 
-/// Removes the subscriptions and records of dead clients. The record stays while a hold outlasts the client.
+/// Removes the subscriptions and records of dead clients.
+///
+/// The record stays while a hold outlasts the client. So does a record of permits, which has no client of its own: its id
+/// is made of the digits that the ids of the permits begin with.
 pub(super) fn remove_dead_clients(
     transaction: &Transaction<'_>,
     is_alive: impl Fn(ClientId) -> bool,
@@ -137,9 +143,11 @@ pub(super) fn remove_dead_clients(
         .filter(|id| ClientId::from_wire(id).is_none_or(|client| !is_alive(client)))
     {
         transaction.execute("DELETE FROM listeners WHERE client = ?1", [&id])?;
-        let unused =
-            "DELETE FROM clients WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM items WHERE instr(row, ?1))";
-        transaction.execute(unused, [&id])?;
+        let digits = id.replace('-', "");
+        let permits = digits.get(..PERMIT_DIGITS).unwrap_or(&id);
+        let unused = "DELETE FROM clients WHERE id = ?1
+             AND NOT EXISTS (SELECT 1 FROM items WHERE instr(row, ?1) OR instr(row, ?2))";
+        transaction.execute(unused, [&*id, permits])?;
     }
     Ok(())
 }

@@ -24,6 +24,8 @@ pub trait Directory: Send + Sync {
     }
 
     /// Stores the record of a client, which expires after `lasts`.
+    ///
+    /// A record about a hold of permits has an id of its own, of the same form, which is not the id of a client.
     fn write_client_record(
         &self,
         _client: ClientId,

@@ -252,20 +252,21 @@ impl Client {
 
     /// Returns the identities of the clients of these owners, in the same order.
     ///
-    /// `None` for a client that has written no record, for a permit id, which does not contain the client, and if this
-    /// user may not read the records. One request for all; in a cluster, one for each client.
+    /// `None` for a client that has written no record, for a permit that was not
+    /// [announced](crate::Permits::announce), and if this user may not read the records. One request for all; in a
+    /// cluster, one for each client or permit.
     ///
     /// # Cancel safety
     ///
     /// Cancel safe.
     pub async fn identities(&self, owners: &[OwnerId]) -> Result<Vec<Option<Identity>>, Error> {
-        let client_of = |owner: &OwnerId| owner.parts().map(|(client, _)| client);
-        let clients: Vec<_> =
-            owners.iter().filter_map(client_of).collect::<BTreeSet<_>>().into_iter().collect();
+        let record_of = |owner: &OwnerId| Identity::record_key(owner).map(|(record, _)| record);
+        let records: Vec<_> =
+            owners.iter().filter_map(record_of).collect::<BTreeSet<_>>().into_iter().collect();
         let engine = &self.engine;
-        let known = engine.on_runtime(engine.client_records(&clients)).await?;
-        let known: BTreeMap<_, _> = clients.into_iter().zip(known).collect();
-        Ok(owners.iter().map(|owner| known.get(&client_of(owner)?).cloned()?).collect())
+        let known = engine.on_runtime(engine.client_records(&records)).await?;
+        let known: BTreeMap<_, _> = records.into_iter().zip(known).collect();
+        Ok(owners.iter().map(|owner| known.get(&record_of(owner)?).cloned()?).collect())
     }
 
     /// Releases a lock by force: all of it, or only the hold of `owner`.

@@ -3,6 +3,10 @@ use std::time::{Duration, SystemTime};
 use serde::{Serialize, Serializer};
 use turnlock::{Client, Error, Holder, Identity, Inspection, Kind, OwnerId, Role};
 
+use super::owner_name;
+use crate::escape::escape;
+use crate::timestamp::{kept_until, rfc_3339};
+
 /// The state of one lock, as printed by `ls`, `show` and `watch`.
 ///
 /// Serializes to the object of `--json`. Every field must be documented in `docs/program-json.md`.
@@ -35,6 +39,9 @@ pub(super) struct HolderView {
     /// When the holder acquired the lock, if that is known.
     #[serde(serialize_with = "timestamp")]
     pub(super) since: Option<SystemTime>,
+    /// When a hold with a delayed unlock ends. Its process may have exited.
+    #[serde(serialize_with = "timestamp")]
+    pub(super) kept_until: Option<SystemTime>,
     #[serde(rename = "ttl_ms", serialize_with = "millis")]
     pub(super) ttl: Option<Duration>,
 }
@@ -107,7 +114,8 @@ impl LockView {
     pub(super) fn differs_from(&self, other: &Self) -> bool {
         let holders = |lock: &Self| -> Vec<_> {
             let holder = |holder: &HolderView| {
-                (holder.owner.clone(), holder.count, holder.mode, holder.host.clone(), holder.label.clone())
+                let identity = (holder.host.clone(), holder.label.clone());
+                (holder.owner.clone(), holder.count, holder.mode, identity, holder.kept_until)
             };
             lock.holders.iter().map(holder).collect()
         };
@@ -121,6 +129,7 @@ impl HolderView {
     fn new(holder: &Holder, identity: Option<Identity>) -> Self {
         let started = identity.as_ref().map(|identity| identity.started);
         let announced = identity.as_ref().and_then(|identity| identity.since_of(&holder.owner));
+        let kept_until = identity.as_ref().and_then(|identity| identity.kept_until_of(&holder.owner));
         let WaiterView { owner, host, pid, label } = WaiterView::new(&holder.owner, identity);
         Self {
             owner,
@@ -132,7 +141,21 @@ impl HolderView {
             started,
             // The time recorded by the store takes precedence over the one that the client announced.
             since: holder.since.or(announced),
+            kept_until,
             ttl: holder.ttl,
+        }
+    }
+
+    /// Formats the holder in one line: its identity and a short id, or until when the lock is kept.
+    pub(super) fn line(&self, now: SystemTime) -> String {
+        let label = self.label.as_deref().filter(|label| !label.is_empty());
+        match (self.kept_until, label) {
+            (Some(end), None) => kept_until(end, now),
+            (Some(end), Some(label)) => format!("{} ({})", kept_until(end, now), escape(label)),
+            (None, _) => {
+                let identity = owner_name::identity(self.host.as_deref(), self.pid, self.label.as_deref());
+                owner_name::short(identity.as_deref(), &self.owner)
+            }
         }
     }
 }
@@ -186,13 +209,6 @@ fn timestamp<S: Serializer>(time: &Option<SystemTime>, serializer: S) -> Result<
     time.map(rfc_3339).serialize(serializer)
 }
 
-/// Formats a time as `2026-11-16T06:13:46.250Z`.
-pub(super) fn rfc_3339(time: SystemTime) -> String {
-    // Written by another client, so it may be out of range: years after 9999 cannot be formatted.
-    let last = SystemTime::UNIX_EPOCH + Duration::from_secs(253_402_300_799);
-    humantime::format_rfc3339_millis(time.clamp(SystemTime::UNIX_EPOCH, last)).to_string()
-}
-
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
@@ -211,11 +227,19 @@ pub(super) mod tests {
                 label: Some("deploy.sh".to_owned()),
                 started: Some(SystemTime::UNIX_EPOCH),
                 since: Some(SystemTime::UNIX_EPOCH + Duration::from_millis(1_500)),
+                kept_until: None,
                 ttl: None,
             }],
             ttl: Some(Duration::from_millis(28_400)),
             ..LockView::absent(name)
         }
+    }
+
+    /// The same after its process has exited, kept until 00:03:20.
+    pub(crate) fn kept(name: &str) -> LockView {
+        let mut lock = held(name);
+        lock.holders[0].kept_until = Some(SystemTime::UNIX_EPOCH + Duration::from_secs(200));
+        lock
     }
 
     #[test]
@@ -225,7 +249,8 @@ pub(super) mod tests {
             "holders": [{
                 "owner": "07070707-1707-4707-8707-070707070707:12", "count": 1, "mode": "exclusive",
                 "host": "web-1", "pid": 42, "label": "deploy.sh",
-                "started": "1970-01-01T00:00:00.000Z", "since": "1970-01-01T00:00:01.500Z", "ttl_ms": null,
+                "started": "1970-01-01T00:00:00.000Z", "since": "1970-01-01T00:00:01.500Z",
+                "kept_until": null, "ttl_ms": null,
             }],
             "ttl_ms": 28_400, "queue": [], "token": null, "available": null,
         });
@@ -246,13 +271,7 @@ pub(super) mod tests {
         assert!(!after.differs_from(&before));
         after.holders[0].count = 2;
         assert!(after.differs_from(&before));
+        assert!(kept("orders").differs_from(&before));
         assert!(held("orders").released().differs_from(&before));
-    }
-
-    #[test]
-    fn a_timestamp_out_of_range_is_clamped() {
-        let far = SystemTime::UNIX_EPOCH + Duration::from_secs(u64::from(u32::MAX) * 100);
-        assert!(rfc_3339(far).starts_with("9999-12-31"));
-        assert_eq!(rfc_3339(SystemTime::UNIX_EPOCH - Duration::from_secs(9)), "1970-01-01T00:00:00.000Z");
     }
 }

@@ -5,11 +5,12 @@ use std::time::SystemTime;
 use anstyle::Style;
 use turnlock::Client;
 
-use super::lock_view::{HolderView, LockView, rfc_3339};
+use super::lock_view::{HolderView, LockView};
 use super::owner_name;
 use crate::arguments::{ShowArguments, StoreArguments};
 use crate::duration::format_short;
 use crate::escape::{escape, json_line};
+use crate::timestamp::{kept_until, rfc_3339};
 
 /// Exit code of `--check` if the lock is free.
 const FREE: u8 = 1;
@@ -42,14 +43,15 @@ pub(super) fn write(out: &mut impl Write, lock: &LockView, now: SystemTime) -> i
         field(out, "held by", "none")?;
     }
     for (index, holder) in lock.holders.iter().enumerate() {
-        field(out, if index == 0 { "held by" } else { "" }, &holder_line(holder))?;
+        field(out, if index == 0 { "held by" } else { "" }, &holder_line(holder, now))?;
         field(out, "", &format!("owner {}", escape(&holder.owner)))?;
         if let Some(since) = holder.since {
             let held_for = format_short(now.duration_since(since).unwrap_or_default());
             field(out, "", &format!("since {}, for {held_for}", rfc_3339(since)))?;
         }
         if let Some(ttl) = holder.ttl {
-            field(out, "", &format!("expires in {} unless renewed", format_short(ttl)))?;
+            let unless_renewed = if holder.kept_until.is_none() { " unless renewed" } else { "" };
+            field(out, "", &format!("expires in {}{unless_renewed}", format_short(ttl)))?;
         }
     }
     match lock.ttl {
@@ -79,10 +81,15 @@ pub(super) fn write(out: &mut impl Write, lock: &LockView, now: SystemTime) -> i
     Ok(())
 }
 
-/// Formats a holder: its identity, mode and hold count.
-pub(super) fn holder_line(holder: &HolderView) -> String {
-    let identity = owner_name::identity(holder.host.as_deref(), holder.pid, holder.label.as_deref());
-    let identity = identity.unwrap_or_else(|| "unidentified client".to_owned());
+/// Formats a holder: its identity, mode and hold count, and until when the lock is kept.
+pub(super) fn holder_line(holder: &HolderView, now: SystemTime) -> String {
+    // The process of a kept hold may have exited.
+    let pid = holder.pid.filter(|_| holder.kept_until.is_none());
+    let identity = owner_name::identity(holder.host.as_deref(), pid, holder.label.as_deref());
+    let mut identity = identity.unwrap_or_else(|| "unidentified client".to_owned());
+    if let Some(end) = holder.kept_until {
+        identity = format!("{identity}, {}", kept_until(end, now));
+    }
     let mode = match holder.mode {
         "exclusive" => String::new(),
         mode => format!(", {mode}"),
@@ -102,7 +109,7 @@ mod tests {
     use std::time::Duration;
 
     use super::super::lock_view::WaiterView;
-    use super::super::lock_view::tests::held;
+    use super::super::lock_view::tests::{held, kept};
     use super::*;
 
     fn shown(lock: &LockView) -> String {
@@ -143,6 +150,12 @@ queue   1. java:1
         assert!(text.contains("expires in 9s unless renewed") && !text.contains("no expiry"), "{text}");
         lock.holders[0].ttl = None;
         assert!(shown(&lock).contains("ttl     no expiry\n"));
+    }
+
+    #[test]
+    fn a_kept_lock_is_shown_without_a_process() {
+        let shown = shown(&kept("report"));
+        assert!(shown.contains("held by web-1 (deploy.sh), kept until 00:03:20Z\n"), "{shown}");
     }
 
     #[test]

@@ -4,7 +4,6 @@ use anstyle::{AnsiColor, Style};
 use unicode_width::UnicodeWidthStr;
 
 use super::lock_view::{HolderView, LockView};
-use super::owner_name;
 use crate::duration::format_short;
 use crate::escape::escape;
 
@@ -134,13 +133,12 @@ fn no_holder_cells() -> [Cell; COLUMNS] {
 }
 
 fn holder_cells(holder: &HolderView, lock: &LockView, now: SystemTime) -> [Cell; COLUMNS] {
-    let identity = owner_name::identity(holder.host.as_deref(), holder.pid, holder.label.as_deref());
     let mode = if holder.mode == "exclusive" { "" } else { holder.mode };
     // Clocks differ: a start in the future counts as now.
     let held_for = holder.since.map(|since| now.duration_since(since).unwrap_or_default());
     let ttl = holder.ttl.or(lock.ttl).map_or_else(|| "no expiry".to_owned(), format_short);
     let mut cells: [Cell; COLUMNS] = Default::default();
-    cells[HELD_BY] = Cell::plain(owner_name::short(identity.as_deref(), &holder.owner));
+    cells[HELD_BY] = Cell::plain(holder.line(now));
     cells[AS] = Cell::plain(mode);
     // Most are held once.
     cells[COUNT] = Cell::plain(if holder.count > 1 { holder.count.to_string() } else { String::new() });
@@ -196,7 +194,7 @@ mod tests {
     use std::time::Duration;
 
     use super::super::lock_view::WaiterView;
-    use super::super::lock_view::tests::held;
+    use super::super::lock_view::tests::{held, kept};
     use super::*;
 
     fn plain(lines: &[String]) -> Vec<String> {
@@ -227,6 +225,12 @@ tickets  web-1:42 (deploy.sh) 07070707…:12  2m 13s  28s  2            fair-loc
         let mut twice = held("orders");
         twice.holders[0].count = 2;
         assert_eq!(table(&[twice, reads, fair], None).join("\n"), expected);
+    }
+
+    #[test]
+    fn a_kept_lock_is_shown_with_its_end() {
+        let lines = table(&[kept("orders")], Some(80));
+        assert_eq!(lines[1], "orders  kept until 00:03:20Z (deploy.sh)  2m 13s  28s  lock");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::process::ExitCode;
+use std::time::SystemTime;
 
 use turnlock::{Client, Holder, Inspection, Kind, OwnerId, Role};
 
@@ -78,7 +79,12 @@ async fn print_holders(client: &Client, lock: &Inspection) -> anyhow::Result<()>
     for view in LockView::load(client, vec![lock.clone()]).await? {
         for holder in &view.holders {
             let owner = escape(&holder.owner);
-            writeln!(err, "{} is held by {}, owner {owner}", escape(&view.name), show::holder_line(holder))?;
+            writeln!(
+                err,
+                "{} is held by {}, owner {owner}",
+                escape(&view.name),
+                show::holder_line(holder, SystemTime::now())
+            )?;
         }
     }
     Ok(())

@@ -5,11 +5,11 @@ use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 
 use super::change_tracker::ChangeTracker;
-use super::lock_view::{LockView, rfc_3339};
-use super::owner_name;
+use super::lock_view::LockView;
 use super::screen::{self, Screen};
 use super::table::{Table, cut};
 use crate::escape::{escape, escape_message, json_line};
+use crate::timestamp::rfc_3339;
 
 const ERROR: Style = AnsiColor::Red.on_default().bold();
 const FAINT: Style = Style::new().dimmed();
@@ -69,7 +69,7 @@ impl WatchOutput {
                 Format::Json => {
                     writeln!(out, "{}", json_line(&Change { at: rfc_3339(now), lock: &lock })?)?;
                 }
-                _ => writeln!(out, "{}  {}", second(now), state_line(&lock))?,
+                _ => writeln!(out, "{}  {}", second(now), state_line(&lock, now))?,
             }
         }
         out.flush()?;
@@ -113,19 +113,13 @@ fn draw(screen: &Screen, header: &str, locks: &[LockView], now: SystemTime) -> i
 }
 
 /// The state of a lock in one line.
-fn state_line(lock: &LockView) -> String {
+fn state_line(lock: &LockView, now: SystemTime) -> String {
     let name = escape(&lock.name);
-    let holders: Vec<_> = lock
-        .holders
-        .iter()
-        .map(|holder| {
-            let identity = owner_name::identity(holder.host.as_deref(), holder.pid, holder.label.as_deref());
-            owner_name::short(identity.as_deref(), &holder.owner)
-        })
-        .collect();
-    let state = match &holders[..] {
-        [] => "free".to_owned(),
-        holders => format!("held by {}", holders.join(", ")),
+    let holders = lock.holders.iter().map(|holder| holder.line(now)).collect::<Vec<_>>().join(", ");
+    let state = match lock.holders.first() {
+        None => "free".to_owned(),
+        Some(first) if first.kept_until.is_some() => holders,
+        Some(_) => format!("held by {holders}"),
     };
     match lock.queue.len() {
         0 => format!("{name}: {state}"),
@@ -140,15 +134,17 @@ fn second(time: SystemTime) -> humantime::Rfc3339Timestamp {
 #[cfg(test)]
 mod tests {
     use super::super::lock_view::WaiterView;
-    use super::super::lock_view::tests::held;
+    use super::super::lock_view::tests::{held, kept};
     use super::*;
 
     #[test]
     fn a_line_shows_holders_and_queue() {
+        let now = SystemTime::UNIX_EPOCH;
+        assert_eq!(state_line(&kept("a\nb"), now), r"a\nb: kept until 00:03:20Z (deploy.sh)");
         let mut lock = held("a\nb");
-        assert_eq!(state_line(&lock), r"a\nb: held by web-1:42 (deploy.sh) 07070707…:12");
+        assert_eq!(state_line(&lock, now), r"a\nb: held by web-1:42 (deploy.sh) 07070707…:12");
         lock.queue = vec![WaiterView { owner: "x".into(), host: None, pid: None, label: None }];
-        assert!(state_line(&lock).ends_with("; 1 in the queue"));
-        assert_eq!(state_line(&lock.released()), r"a\nb: free");
+        assert!(state_line(&lock, now).ends_with("; 1 in the queue"));
+        assert_eq!(state_line(&lock.released(), now), r"a\nb: free");
     }
 }

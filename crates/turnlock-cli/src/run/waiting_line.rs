@@ -7,6 +7,7 @@ use unicode_width::UnicodeWidthChar;
 
 use super::stderr_writer::StderrWriter;
 use crate::escape::escape;
+use crate::timestamp::kept_until;
 
 /// Width to assume if the terminal does not report one.
 const DEFAULT_WIDTH: usize = 80;
@@ -34,6 +35,8 @@ pub(crate) struct HolderInfo {
     /// Label, host and pid.
     identity: Option<(String, String, u32)>,
     held_for: Option<Duration>,
+    /// When a hold with a delayed unlock ends. Its process may have exited.
+    kept_until: Option<SystemTime>,
 }
 
 impl WaitStatus {
@@ -44,10 +47,15 @@ impl WaitStatus {
         waited: Duration,
     ) -> Self {
         let identities = identities.into_iter().chain(std::iter::repeat(None));
-        let info = |(holder, identity): (&turnlock::Holder, Option<Identity>)| HolderInfo {
-            owner: holder.owner.to_string(),
-            identity: identity.map(|identity| (identity.label, identity.host, identity.pid)),
-            held_for: holder.since.and_then(|since| SystemTime::now().duration_since(since).ok()),
+        let info = |(holder, identity): (&turnlock::Holder, Option<Identity>)| {
+            let announced = identity.as_ref().and_then(|identity| identity.since_of(&holder.owner));
+            let since = holder.since.or(announced);
+            HolderInfo {
+                owner: holder.owner.to_string(),
+                held_for: since.and_then(|since| SystemTime::now().duration_since(since).ok()),
+                kept_until: identity.as_ref().and_then(|identity| identity.kept_until_of(&holder.owner)),
+                identity: identity.map(|identity| (identity.label, identity.host, identity.pid)),
+            }
         };
         let position = found.queue.iter().position(|waiter| waiter.belongs_to(us));
         Self {
@@ -69,10 +77,10 @@ impl WaitStatus {
         match &self.holders[..] {
             [] => text.push_str(", not held now"),
             [one] => {
-                let _ = write!(text, ", held by {}", one.text());
+                let _ = write!(text, ", {}", one.text());
             }
             [one, others @ ..] => {
-                let _ = write!(text, ", held by {} and {} more", one.text(), others.len());
+                let _ = write!(text, ", {} and {} more", one.text(), others.len());
             }
         }
         if let Some(ttl) = self.ttl {
@@ -84,9 +92,12 @@ impl WaitStatus {
 
 impl HolderInfo {
     fn text(&self) -> String {
-        let mut text = match &self.identity {
-            Some((label, host, pid)) => format!("{}:{pid} ({})", escape(host), escape(label)),
-            None => escape(&self.owner),
+        let mut text = match (&self.identity, self.kept_until) {
+            (Some((label, ..)), Some(end)) => {
+                return format!("{} ({})", kept_until(end, SystemTime::now()), escape(label));
+            }
+            (Some((label, host, pid)), None) => format!("held by {}:{pid} ({})", escape(host), escape(label)),
+            (None, _) => format!("held by {}", escape(&self.owner)),
         };
         if let Some(time) = self.held_for {
             let _ = write!(text, " for {}", in_seconds(time));
@@ -147,6 +158,7 @@ mod tests {
             owner: "1:1".to_owned(),
             identity: Some(("backup".to_owned(), "web-1".to_owned(), 4242)),
             held_for: Some(Duration::from_millis(12_900)),
+            kept_until: None,
         };
         WaitStatus {
             name: "nightly".to_owned(),
@@ -162,6 +174,10 @@ mod tests {
         let expected = "waiting 1m 15s, 2 of 3 in the queue, for \"nightly\", held by web-1:4242 (backup) for \
                         12s, lease 28s";
         assert_eq!(wait_status().text(), expected);
+        let mut kept = wait_status();
+        kept.holders[0].kept_until = Some(SystemTime::UNIX_EPOCH);
+        let expected = "for \"nightly\", kept until 1970-01-01T00:00:00Z (backup), lease 28s";
+        assert!(kept.text().ends_with(expected), "{}", kept.text());
         let java = HolderInfo { owner: "f00:1".to_owned(), ..HolderInfo::default() };
         let holders = vec![java.clone(), java];
         let status = WaitStatus { holders, ttl: None, queue_position: None, ..wait_status() };
@@ -172,9 +188,10 @@ mod tests {
     fn control_characters_of_other_clients_are_escaped() {
         let hostile = "\x1b[2J\n\r\t\u{202e}\u{7}\u{9b}";
         let identity = Some((hostile.to_owned(), hostile.to_owned(), 1));
-        let identified = HolderInfo { owner: hostile.to_owned(), identity, held_for: None };
+        let identified = HolderInfo { owner: hostile.to_owned(), identity, ..HolderInfo::default() };
+        let kept = HolderInfo { kept_until: Some(SystemTime::UNIX_EPOCH), ..identified.clone() };
         let unidentified = HolderInfo { owner: hostile.to_owned(), ..HolderInfo::default() };
-        for holders in [vec![identified], vec![unidentified]] {
+        for holders in [vec![identified], vec![kept], vec![unidentified]] {
             let text = WaitStatus { name: hostile.to_owned(), holders, ..wait_status() }.text();
             let is_printable = |character: char| !character.is_control() && character != '\u{202e}';
             assert!(text.chars().all(is_printable), "{text:?}");

@@ -7,9 +7,11 @@ mod closed_stdout;
 mod errors;
 mod fixture;
 mod force_unlock;
-mod json_fields;
+mod json_schema;
+mod kept_locks;
 mod ls_and_show;
 mod program;
+mod schema;
 mod store;
 mod terminal;
 mod terminal_output;
@@ -44,7 +46,8 @@ fn main() {
     let common = [
         ls_and_show::CASES,
         untrusted_names::CASES,
-        json_fields::CASES,
+        json_schema::CASES,
+        kept_locks::CASES,
         watch::CASES,
         force_unlock::CASES,
         terminal_output::CASES,
@@ -56,6 +59,7 @@ fn main() {
         trials.extend(common.concat().into_iter().map(|case| trial(*store, case)));
     }
     trials.extend(errors::CASES.iter().map(|case| trial(Store::Redis, *case)));
+    trials.extend(json_schema::DOCUMENT_CASES.iter().map(|case| trial(Store::Memory, *case)));
     trials.extend(without_store::CASES.iter().map(|case| trial(Store::Memory, *case)));
     turnlock_testkit::run(&Arguments::from_args(), trials).exit();
 }

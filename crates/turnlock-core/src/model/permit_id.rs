@@ -1,6 +1,6 @@
 use std::fmt;
 
-use crate::OwnerId;
+use crate::{ClientId, OwnerId};
 
 /// The id of one permit: 16 bytes on the wire, 32 hexadecimal digits as text.
 ///
@@ -44,6 +44,26 @@ impl PermitId {
         &self.0
     }
 
+    /// Returns the id of the record about the holder of a permit.
+    ///
+    /// It follows from the bytes that all permits of a hold have in common. The id of a permit is random and does not contain
+    /// its client, so the record is stored per hold. `None` if `owner` is not the id of a permit.
+    ///
+    /// ```
+    /// # use turnlock_core::OwnerId;
+    /// # use turnlock_core::model::PermitId;
+    /// let record = |text: &str| PermitId::record_of(&OwnerId::from_wire(text)).map(|id| id.to_string());
+    /// let expected = Some("00010203-0405-4607-8809-0a0b00000000".to_owned());
+    /// assert_eq!(record("000102030405460788090a0b0c0d0eff"), expected);
+    /// assert_eq!(record("000102030405460788090a0b0c0d0f00"), expected);
+    /// assert_eq!(record("an owner of another form"), None);
+    /// ```
+    pub fn record_of(owner: &OwnerId) -> Option<ClientId> {
+        let mut bytes = parse(owner.as_str())?.to_be_bytes();
+        bytes[12..].fill(0);
+        Some(ClientId::from_random(bytes))
+    }
+
     /// Returns the id as an owner, for code that identifies holders by text.
     pub fn to_owner(self) -> OwnerId {
         OwnerId::from_wire(&self.to_string())
@@ -63,9 +83,13 @@ impl From<String> for PermitId {
 }
 
 fn first_bytes(text: &str) -> [u8; 16] {
+    parse(text).unwrap_or_else(|| fnv_1a(text)).to_be_bytes()
+}
+
+/// Parses 32 hexadecimal digits.
+fn parse(text: &str) -> Option<u128> {
     let is_id = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let number = if is_id { u128::from_str_radix(text, 16).ok() } else { None };
-    number.unwrap_or_else(|| fnv_1a(text)).to_be_bytes()
+    if is_id { u128::from_str_radix(text, 16).ok() } else { None }
 }
 
 /// FNV-1a with 128 bits: distinguishes texts, and hides nothing.

@@ -117,7 +117,7 @@ impl Primitive {
 
     /// Returns `true` if the holder's client can be identified.
     pub(super) fn identifies_clients(self) -> bool {
-        self.kind().identifies_clients()
+        self.kind().identifies_clients() || self == Self::PermitSemaphore
     }
 
     /// The patterns of its keys, for names that match a pattern.

@@ -10,6 +10,8 @@ pub const CASES: &[Case] = cases![
     holders_and_waiters_are_identified needs Kind(Fair),
     unknown_owners_have_no_identity needs Kind(Permits),
     an_announced_hold_has_a_start_time,
+    announced_permits_are_identified needs Kind(Permits),
+    a_hold_that_outlasts_its_client_has_an_end_time needs Kind(Permits),
     the_blocking_interface_announces_too,
 ];
 
@@ -111,6 +113,64 @@ async fn an_announced_hold_has_a_start_time(fixture: Fixture) {
         assert!(since(guard.owner_id()).await.is_some(), "however many there are");
     }
     assert!(since(two.owner_id()).await.is_some());
+}
+
+async fn announced_permits_are_identified(fixture: Fixture) {
+    let client = client_with_label(&fixture, "the holder").await;
+    let semaphore = client.permit_semaphore(&fixture.name());
+    semaphore.set_permits(4).await.expect("set");
+    let before = SystemTime::now() - ms(1);
+    let (announced, silent) =
+        (semaphore.acquire(3).await.expect("free"), semaphore.acquire(1).await.expect("free"));
+    announced.announce().await.expect("written");
+    let foreign = ["0123456789abcdef0123456789abcdef", "0123456789ABCDEF", "not an id"].map(str::to_owned);
+    let owners = announced.ids().into_iter().chain(silent.ids()).chain(foreign);
+    let owners: Vec<_> = owners.map(|id| OwnerId::from_wire(&id)).collect();
+    // A file is cleaned up by each client that connects to it.
+    for reader in [fixture.client().await, fixture.client().await] {
+        let all = reader.identities(&owners).await.expect("a reply");
+        for (identity, owner) in all[..3].iter().zip(&owners) {
+            let identity = identity.as_ref().expect("announced");
+            assert_eq!((identity.label.as_str(), identity.pid), ("the holder", std::process::id()));
+            let since = identity.since_of(owner).expect("announced");
+            assert!(since >= before && since <= SystemTime::now(), "{before:?} {since:?}");
+            assert_eq!(identity.kept_until_of(owner), None);
+        }
+        assert_eq!(all[3..], [const { None }; 4]);
+    }
+    silent.announce().await.expect("written");
+    assert!(identity(&client, &owners[3]).await.is_some());
+    assert!(identity(&client, &owners[0]).await.is_some(), "each hold has a record of its own");
+}
+
+async fn a_hold_that_outlasts_its_client_has_an_end_time(fixture: Fixture) {
+    let client = client_with_label(&fixture, "the holder").await;
+    let (lock, semaphore) = (client.lock(&fixture.name()), client.permit_semaphore(&fixture.name()));
+    semaphore.set_permits(1).await.expect("set");
+    let (guard, permit) = (lock.lock().await.expect("free"), semaphore.acquire(1).await.expect("free"));
+    let owners = [guard.owner_id().clone(), OwnerId::from_wire(&permit.ids()[0])];
+    let names = [guard.name().to_owned(), permit.name().to_owned()];
+    let before = SystemTime::now();
+    let time = ms(600_000);
+    guard.unlock_after(time).await.expect("held");
+    permit.release_after(time).await.expect("held");
+    let after = SystemTime::now();
+    assert!(client.shutdown(ms(5_000)).await.is_clean());
+    drop((lock, semaphore, client));
+    for reader in [fixture.client().await, fixture.client().await] {
+        for (owner, name) in owners.iter().zip(&names) {
+            let found = reader.inspect(name).await.expect("a reply").expect("held");
+            assert_eq!(found.holders[0].owner, *owner);
+            let identity = identity(&reader, owner).await.expect("it outlasts its client");
+            assert_eq!(identity.label, "the holder");
+            let end = identity.kept_until_of(owner).expect("kept");
+            assert!(
+                end + ms(1) >= before + time && end <= after + time + ms(1),
+                "{before:?} {end:?} {after:?}"
+            );
+            assert!(identity.since_of(owner).is_some_and(|since| since <= after), "also since when");
+        }
+    }
 }
 
 async fn the_blocking_interface_announces_too(fixture: Fixture) {

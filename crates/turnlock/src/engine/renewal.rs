@@ -170,7 +170,7 @@ async fn renew(engine: Arc<Engine>, ((_, wanted, limit), due): Batch) {
                     let holds = due.len();
                     tracing::warn!(replicas, wanted, holds, "renewal reached too few replicas, will retry");
                 }
-                if let Some((_, RenewalUnderWay(hold))) = due.first() {
+                for (_, RenewalUnderWay(hold)) in &due {
                     engine.client_record.write_if_due(&hold.name, sent.at, &engine.runtime);
                 }
                 (value, sent.at, replicas)

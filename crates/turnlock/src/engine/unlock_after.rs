@@ -72,7 +72,8 @@ impl Engine {
         let engine = Arc::clone(self);
         let work = async move {
             RenewalUnderWay::wait_for_none(&delayed.hold).await;
-            let outcome = engine.send_with_retry(&delayed).await;
+            let record = engine.client_record.announce_kept(&delayed.hold, delayed.until);
+            let (outcome, ()) = tokio::join!(engine.send_with_retry(&delayed), record);
             engine.wait_queues.remove_hold(&delayed.hold);
             outcome
         };
@@ -171,14 +172,14 @@ mod tests {
     use futures_util::future::BoxFuture;
     use turnlock_core::model::{Reply, Step};
     use turnlock_core::{ClientId, LockName};
-    use turnlock_store::{FailureKind, Memory, MemoryStore, ReplyFuture, Sent, Signals, Store};
+    use turnlock_store::{Directory, FailureKind, Memory, MemoryStore, ReplyFuture, Sent, Signals, Store};
 
     use super::*;
     use crate::client::Client;
     use crate::config::Settings;
     use crate::engine::Engine;
 
-    /// A memory store that fails some steps.
+    /// A memory store that fails some steps, and never replies about client records.
     #[derive(Debug)]
     struct Faulty {
         memory: Memory,
@@ -204,6 +205,16 @@ mod tests {
 
         fn attach(&self, signals: std::sync::Weak<dyn Signals>) {
             self.memory.attach(signals);
+        }
+
+        fn directory(&self) -> &dyn Directory {
+            self
+        }
+    }
+
+    impl Directory for Faulty {
+        fn write_client_record(&self, _: ClientId, _: String, _: Duration, _: Duration) -> ReplyFuture<()> {
+            Box::pin(std::future::pending())
         }
     }
 
@@ -287,6 +298,17 @@ mod tests {
         tokio::time::sleep(Duration::from_secs(10)).await;
         assert!(lock.is_locked().await.expect("a reply"), "released before its time");
         assert_eq!(engine.background.pending(), 1, "it goes on");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_delayed_unlock_does_not_wait_long_for_its_record() {
+        let (client, _engine, _store) = client(|_| None);
+        let lock = client.lock("left");
+        let guard = lock.lock().await.expect("free");
+        let begun = tokio::time::Instant::now();
+        guard.unlock_after(Duration::from_secs(600)).await.expect("held");
+        assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+        assert!(lock.is_locked().await.expect("a reply"));
     }
 
     #[tokio::test]

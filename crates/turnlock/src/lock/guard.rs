@@ -158,6 +158,9 @@ impl Guard {
     /// After `Ok`, the store holds the lock for the same owner for `time` from the call, without renewal, whatever was
     /// left of the lease. [Required replicas](crate::Lock::with_replicas) have acknowledged it.
     ///
+    /// The record of the client tells until when: [`Identity::kept_until_of`](crate::Identity::kept_until_of). One small
+    /// write, at the same time.
+    ///
     /// The lock can last longer than `time` by the duration of a request, or by a renewal that is delivered late after a
     /// broken connection. Only [`force_unlock`](crate::Lock::force_unlock) releases it sooner. A write lock lasts at
     /// least as long as the read locks under it.

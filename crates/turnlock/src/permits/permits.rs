@@ -85,9 +85,10 @@ impl Permits {
         self.inner.unlock_after(time).await.map_err(|error| error.map(|inner| Self { inner }))
     }
 
-    /// Writes to the store since when the permits are taken: [`Guard::announce`].
+    /// Writes to the store who has taken the permits, and since when: [`Guard::announce`].
     ///
-    /// Does nothing for a [`PermitSemaphore`](crate::PermitSemaphore): a permit id does not contain the client.
+    /// Permits of a [`PermitSemaphore`](crate::PermitSemaphore) get a record of their own, since a permit id does not
+    /// contain the client.
     pub async fn announce(&self) -> Result<(), Error> {
         self.inner.announce().await
     }

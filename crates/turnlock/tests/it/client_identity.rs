@@ -1,6 +1,6 @@
 //! Client records: the identity that a client writes to the store.
 
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use redis::AsyncCommands;
 use turnlock::{Client, OwnerId};
@@ -15,6 +15,8 @@ pub(crate) const CASES: &[Case] = cases![
     a_client_record_is_written_once,
     a_client_record_ignores_the_key_prefix_and_expires,
     a_user_who_may_not_write_a_client_record_can_lock,
+    permits_cost_no_record_unless_they_are_announced,
+    a_record_outlasts_the_lock_that_it_is_about,
     no_request_waits_for_the_client_record,
     a_malformed_client_record_is_ignored,
 ];
@@ -76,10 +78,53 @@ async fn a_user_who_may_not_write_a_client_record_can_lock(fixture: Fixture) {
     }
     // Once to write it, and once to read.
     assert_eq!(refused().await, 2, "the write is not retried");
+    let guard = client.lock("app:kept").lock().await.expect("free");
+    guard.unlock_after(ms(60_000)).await.expect("held, whatever becomes of the record");
+    assert_eq!(refused().await, 2, "a delayed unlock does not retry it either");
     let guard = client.lock("app:last").lock().await.expect("free");
     let denied = guard.announce().await;
     assert!(matches!(denied, Err(turnlock::Error::Denied { .. })), "{denied:?}");
     guard.unlock().await.expect("held");
+}
+
+async fn permits_cost_no_record_unless_they_are_announced(fixture: Fixture) {
+    let builder = || Client::builder().watchdog_timeout(ms(300));
+    let client = fixture.client_with(builder()).await;
+    let semaphore = client.permit_semaphore("slots");
+    semaphore.set_permits(3).await.expect("set");
+    let before = fixture.server().calls().await;
+    let written = async || fixture.server().calls().await.since(&before).of("psetex");
+    let (first, second) =
+        (semaphore.acquire(2).await.expect("free"), semaphore.acquire(1).await.expect("free"));
+    until_renewed(|| first.valid_until()).await;
+    assert_eq!(written().await, 0);
+    first.announce().await.expect("written");
+    assert_eq!(written().await, 1, "one for the two permits");
+    until_renewed(|| first.valid_until()).await;
+    assert_eq!(written().await, 1, "a renewal does not write it, for twenty minutes");
+    second.release_after(ms(60_000)).await.expect("held");
+    assert_eq!(written().await, 2);
+}
+
+/// Waits for a renewal.
+async fn until_renewed(valid_until: impl Fn() -> Instant) {
+    let before = valid_until();
+    eventually("it is renewed", ms(10_000), async || valid_until() > before).await;
+}
+
+async fn a_record_outlasts_the_lock_that_it_is_about(fixture: Fixture) {
+    let client = fixture.client().await;
+    let guard = client.lock("report").lock().await.expect("free");
+    guard.unlock_after(ms(7_200_000)).await.expect("held");
+    let mut plain = fixture.raw_connection().await;
+    let key = format!("turnlock_client:{}", client.id());
+    let ttl: u64 = plain.pttl(&key).await.expect("there");
+    assert!((10_700_000..=10_800_000).contains(&ttl), "an hour longer: {ttl}");
+    // The record of a client in use is written again, and keeps what it says of this lock.
+    let other = client.lock("other").lock().await.expect("free");
+    other.announce().await.expect("written");
+    let ttl: u64 = plain.pttl(&key).await.expect("there");
+    assert!((10_700_000..=10_800_000).contains(&ttl), "an hour longer: {ttl}");
 }
 
 async fn no_request_waits_for_the_client_record(fixture: Fixture) {

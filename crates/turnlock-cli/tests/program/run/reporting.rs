@@ -21,8 +21,12 @@ pub(crate) const CASES: &[Case] = cases![
     control_characters_in_errors_are_escaped
 ];
 
-pub(crate) const TERMINAL_CASES: &[Case] =
-    cases![ctrl_c_is_not_forwarded, the_waiting_line_shows_the_holder, ctrl_c_clears_the_waiting_line];
+pub(crate) const TERMINAL_CASES: &[Case] = cases![
+    ctrl_c_is_not_forwarded,
+    the_waiting_line_shows_the_holder,
+    the_waiting_line_shows_until_when_a_lock_is_kept,
+    ctrl_c_clears_the_waiting_line,
+];
 
 fn parse(text: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).expect("an event")).collect()
@@ -149,6 +153,16 @@ async fn the_waiting_line_shows_the_holder(fixture: Fixture) {
     terminal.shows("\r\x1b[Kmine\r\n").await;
     assert_eq!(terminal.code().await, 0);
     assert_eq!(holder.code().await, 0);
+}
+
+async fn the_waiting_line_shows_until_when_a_lock_is_kept(fixture: Fixture) {
+    let kept = fixture.run(&["--at-least", "10m", "--label", "nightly"], &["true"]);
+    assert_eq!(kept.code().await, 0);
+    let mut terminal = Terminal::start(&fixture, &[&fixture.name, "true"]);
+    let text = terminal.shows("Z (nightly), lease ").await;
+    assert!(text.contains(&format!(" for {:?}, kept until ", fixture.name)), "{text:?}");
+    terminal.press("\x03").await;
+    assert_eq!(terminal.code().await, 130);
 }
 
 async fn ctrl_c_clears_the_waiting_line(fixture: Fixture) {
