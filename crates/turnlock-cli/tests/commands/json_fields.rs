@@ -7,7 +7,8 @@ use serde_json::Value;
 use crate::fixture::Fixture;
 use crate::{Case, cases};
 
-pub(crate) const CASES: &[Case] = cases![json_objects_have_the_documented_fields];
+pub(crate) const CASES: &[Case] =
+    cases![json_objects_have_the_documented_fields, the_json_object_of_status_has_the_documented_fields,];
 
 const DOCUMENTATION: &str = include_str!("../../../../docs/program-json.md");
 
@@ -47,7 +48,29 @@ async fn json_objects_have_the_documented_fields(fixture: Fixture) {
     let measurement = &measurements[0];
     assert_eq!(fields(measurement), documented("A measurement"), "{measurement}");
     assert_eq!(fields(&measurement["histogram"][0]), documented("A bar"), "{measurement}");
+    assert_eq!(fields(&measurement["servers"][0]), documented("A server"), "{measurement}");
+    let quality = documented("The quality of a part");
+    for part in ["ping", "serial", "concurrent", "hand_over"] {
+        assert!(fields(&measurement[part]).is_superset(&quality), "{part}: {measurement}");
+    }
     let times = fields(&measurement["latency"]);
     assert_eq!(times, documented("Times"), "{measurement}");
     assert!(fields(&measurement["hand_over"]).is_superset(&times), "{measurement}");
+    assert!(fields(&measurement["ping"]).is_superset(&times), "{measurement}");
+    let arguments = ["bench", "--json", "--time", "0.1", "--tasks", "2", "--compare", fixture.url()];
+    let ratios = &fixture.objects(&arguments).await[1]["ratio_to_first"];
+    assert_eq!(fields(ratios), documented("The ratios of two stores"), "{ratios}");
+}
+
+async fn the_json_object_of_status_has_the_documented_fields(fixture: Fixture) {
+    let _holder = fixture.holding("orders").await;
+    // Redis gets the age with the record of the client, a moment after the lock.
+    let status = fixture.status_with_age(&[]).await;
+    assert_eq!(fields(&status), documented("A status"), "{status}");
+    assert_eq!(fields(&status["servers"][0]), documented("A server"), "{status}");
+    assert_eq!(fields(&status["oldest"]), documented("The oldest hold"), "{status}");
+    assert_eq!(fields(&status["oldest"]["holder"]), documented("A holder"), "{status}");
+    if let Some(finding) = status["findings"].get(0) {
+        assert_eq!(fields(finding), documented("A finding"), "{status}");
+    }
 }
