@@ -11,10 +11,12 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use turnlock::acl::Primitive;
 
+use crate::bench_arguments::BenchArguments;
 use crate::duration;
 use crate::hold_arguments::HoldArguments;
 use crate::manual;
 use crate::run_arguments::RunArguments;
+use crate::status_arguments::StatusArguments;
 use crate::value;
 
 const RUN_USAGE: &str =
@@ -61,6 +63,8 @@ pub(crate) enum Command {
     Unlock(UnlockArguments),
     #[command(display_name = "turnlock")]
     Doctor(DoctorArguments),
+    #[command(display_name = "turnlock")]
+    Status(StatusArguments),
     #[command(display_name = "turnlock")]
     Acl(AclArguments),
     #[command(display_name = "turnlock")]
@@ -212,26 +216,6 @@ pub(crate) struct AclArguments {
     pub(crate) doctor: bool,
 }
 
-/// Measure the store: throughput, hand-over time, latency
-///
-/// Uses locks of its own, whose names begin with turnlock-bench: and which are removed at the end. A pair is one lock and its
-/// unlock; a hand-over is the time from the unlock of one client to the grant of another client that waits.
-#[derive(Args, Debug)]
-pub(crate) struct BenchArguments {
-    /// Duration of each of the three parts, at most an hour
-    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = up_to_an_hour)]
-    pub(crate) time: Duration,
-    /// Number of tasks in the concurrent part
-    #[arg(long, value_name = "N", default_value = "64", value_parser = at_least_one)]
-    pub(crate) tasks: usize,
-    /// Prefix of the names that are locked, for a user that may access only these
-    #[arg(long, value_name = "TEXT", default_value = "turnlock-bench:", value_parser = value::text())]
-    pub(crate) names: String,
-    /// Print one JSON object
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
 /// Print shell completions
 ///
 /// For example: turnlock completions bash > ~/.local/share/bash-completion/completions/turnlock
@@ -258,14 +242,6 @@ fn user_name(text: &str) -> Result<String, &'static str> {
         return Err("give the name of a Redis user, without spaces");
     }
     Ok(text.to_owned())
-}
-
-fn up_to_an_hour(text: &str) -> Result<Duration, String> {
-    let duration = duration::parse(text)?;
-    if duration > Duration::from_secs(60 * 60) {
-        return Err("give at most an hour (1h)".to_owned());
-    }
-    Ok(duration)
 }
 
 /// Parses an interval and raises it to the minimum, so that the store is not queried without a pause.
@@ -304,6 +280,7 @@ mod tests {
             "watch",
             "unlock",
             "doctor",
+            "status",
             "acl",
             "bench",
             "completions",
@@ -355,6 +332,9 @@ mod tests {
             "--cluster",
             "--time=2h",
             "--tasks",
+            "--compare",
+            "--ignore=clock",
+            "--crit-older-than=1h",
             "--version",
             "-V",
             "-h",
@@ -406,6 +386,11 @@ mod tests {
             (["bench", "--tasks=1"], true),
             (["bench", "--tasks=0"], false),
             (["bench", "--tasks=-1"], false),
+            (["status", "--timeout=1ms"], true),
+            (["status", "--timeout=0"], false),
+            (["status", "--timeout=2h"], false),
+            (["status", "--ignore=clock"], true),
+            (["status", "--ignore=weather"], false),
             (["ls", "--limit=0"], false),
             (["ls", "--limit=18446744073709551616"], false),
             (["watch", "--interval=0"], true),

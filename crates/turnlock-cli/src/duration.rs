@@ -26,6 +26,15 @@ pub(crate) fn parse_lease(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// Parses a duration above zero and up to an hour.
+pub(crate) fn up_to_an_hour(text: &str) -> Result<Duration, String> {
+    match parse(text)? {
+        Duration::ZERO => Err("give more than 0".to_owned()),
+        duration if duration > Duration::from_secs(60 * 60) => Err("give at most an hour (1h)".to_owned()),
+        duration => Ok(duration),
+    }
+}
+
 /// Formats a duration in its two largest units: `340ms`, `28s`, `2m 13s`, `3h 5m`, `4d 2h`.
 pub(crate) fn format_short(duration: Duration) -> String {
     let seconds = duration.as_secs();

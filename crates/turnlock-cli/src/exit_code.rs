@@ -27,9 +27,14 @@ const NOT_FOUND: u8 = 127;
 
 /// Prints a usage error, or the help text that was requested.
 pub(crate) fn report_usage(error: &clap::Error) -> ExitCode {
+    report_usage_as(error, USAGE)
+}
+
+/// As [`report_usage`], with another exit code of a usage error.
+pub(crate) fn report_usage_as(error: &clap::Error, code: u8) -> ExitCode {
     // A closed output is not an error.
     let _ = error.print();
-    if error.use_stderr() { ExitCode::from(USAGE) } else { ExitCode::SUCCESS }
+    if error.use_stderr() { ExitCode::from(code) } else { ExitCode::SUCCESS }
 }
 
 /// Prints an error and returns its exit code.

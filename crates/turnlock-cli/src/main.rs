@@ -1,6 +1,7 @@
 //! The program `turnlock`: runs a command under a lock, and inspects locks.
 
 mod arguments;
+mod bench_arguments;
 mod commands;
 mod duration;
 mod escape;
@@ -12,6 +13,7 @@ mod lock_arguments;
 mod manual;
 mod run;
 mod run_arguments;
+mod status_arguments;
 mod store;
 mod timestamp;
 mod value;
@@ -24,6 +26,7 @@ use clap::{CommandFactory, FromArgMatches};
 fn main() -> ExitCode {
     let arguments = match parse() {
         Ok(arguments) => arguments,
+        Err(error) if is_status() => return exit_code::report_usage_as(&error, commands::STATUS_UNKNOWN),
         Err(error) => return exit_code::report_usage(&error),
     };
     // Single-threaded: a command waits for one thing at a time.
@@ -32,6 +35,8 @@ fn main() -> ExitCode {
         Err(error) => return exit_code::report_error(&error.into()),
     };
     let outcome = runtime.block_on(dispatch(arguments));
+    // Does not wait for a host name that is still looked up.
+    runtime.shutdown_background();
     outcome.unwrap_or_else(|error| exit_code::report_error(&error))
 }
 
@@ -45,6 +50,12 @@ fn parse() -> Result<Arguments, clap::Error> {
     Arguments::from_arg_matches(&command.try_get_matches()?)
 }
 
+/// Returns `true` if the arguments, although not valid, are those of `status`.
+fn is_status() -> bool {
+    let matches = Arguments::command().ignore_errors(true).try_get_matches();
+    matches.is_ok_and(|matches| matches.subcommand_name() == Some("status"))
+}
+
 async fn dispatch(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let Arguments { store, command } = arguments;
     match command {
@@ -55,6 +66,7 @@ async fn dispatch(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Command::Watch(watch) => commands::watch(&store, watch).await,
         Command::Unlock(unlock) => commands::unlock(&store, unlock).await,
         Command::Doctor(doctor) => commands::doctor(&store, doctor).await,
+        Command::Status(status) => commands::status(&store, status).await,
         Command::Acl(acl) => commands::acl(&acl),
         Command::Bench(bench) => commands::bench(&store, bench).await,
         Command::Completions(completions) => commands::completions(&completions),

@@ -17,9 +17,11 @@ pub(crate) const SECTIONS: &[Section] = &[
             ),
             (
                 "1",
-                "run, hold: the lock was not acquired; -E sets another code. show --check: the lock is free. unlock: the lock is not held, or is held by another owner. doctor: there are warnings or dangers",
+                "run, hold: the lock was not acquired; -E sets another code. show --check: the lock is free. unlock: the lock is not held, or is held by another owner. doctor: there are warnings or dangers. status: warning",
             ),
-            ("64", "Usage error"),
+            ("2", "status: critical"),
+            ("3", "status: unknown, or usage error"),
+            ("64", "Usage error; for status 3"),
             ("65", "The key of this name holds data that is not a lock"),
             ("69", "The store cannot be reached, or did not reply"),
             ("70", "Internal error, or an error of the operating system"),

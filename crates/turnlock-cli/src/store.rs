@@ -1,6 +1,7 @@
 use turnlock::{Builder, Client, Error};
 
 use crate::arguments::StoreArguments;
+use crate::escape::escape;
 
 /// Environment variable with the URL of the store.
 const STORE_VARIABLE: &str = "TURNLOCK_STORE";
@@ -9,7 +10,22 @@ const PASSWORD_VARIABLE: &str = "TURNLOCK_PASSWORD";
 
 /// Connects to the store that the command line names.
 pub(crate) async fn connect(arguments: &StoreArguments, builder: Builder) -> anyhow::Result<Client> {
-    let builder = match &arguments.password_file {
+    open(arguments, with_password(arguments, builder)).await
+}
+
+/// Connects to one of several stores. A URL with a password of its own gets no other.
+pub(crate) async fn connect_one(arguments: &StoreArguments, builder: Builder) -> anyhow::Result<Client> {
+    let builder = if has_password(arguments) { builder } else { with_password(arguments, builder) };
+    open(arguments, builder).await
+}
+
+/// Connects to a store without the password of the command line, which is that of another store.
+pub(crate) async fn connect_alone(arguments: &StoreArguments, builder: Builder) -> anyhow::Result<Client> {
+    open(arguments, builder).await
+}
+
+fn with_password(arguments: &StoreArguments, builder: Builder) -> Builder {
+    match &arguments.password_file {
         Some(path) => builder.password_from_file(path),
         // A command under a lock inherits the variable, and may use a store that takes no password.
         // An empty variable is one that a CI system has no value for.
@@ -19,11 +35,14 @@ pub(crate) async fn connect(arguments: &StoreArguments, builder: Builder) -> any
             builder.password_from_env(PASSWORD_VARIABLE)
         }
         None => builder,
-    };
+    }
+}
+
+/// Connects, and names the flag or the environment variable of a wrong setting.
+async fn open(arguments: &StoreArguments, builder: Builder) -> anyhow::Result<Client> {
     builder.connect(url(arguments)).await.map_err(|error| by_flag(error, arguments).into())
 }
 
-/// Names the flag or the environment variable of a wrong setting.
 fn by_flag(error: Error, arguments: &StoreArguments) -> Error {
     let Error::BadConfiguration { setting, reason } = error else { return error };
     let is_from_variable =
@@ -37,6 +56,28 @@ fn by_flag(error: Error, arguments: &StoreArguments) -> Error {
         _ => setting,
     };
     Error::BadConfiguration { setting, reason }
+}
+
+/// Returns `true` if the URL contains a password, or names where it is.
+fn has_password(arguments: &StoreArguments) -> bool {
+    let (credentials, _) = url(arguments).rsplit_once('@').unwrap_or_default();
+    let credentials = credentials.rsplit_once("//").map_or(credentials, |(_, credentials)| credentials);
+    let is_named = |parameter| url_sets(arguments, parameter);
+    credentials.contains(':') || is_named("password_file") || is_named("password_env")
+}
+
+/// Returns the URL of the store as it may be printed: without user, password and parameters.
+pub(crate) fn printable_url(arguments: &StoreArguments) -> String {
+    let url = url(arguments).trim();
+    if has_scheme(arguments, "file") {
+        return escape(url);
+    }
+    // A password whose characters are not encoded can contain any of `/?@`: the last @ is its end.
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    let rest = rest.rsplit_once('@').map_or(rest, |(_, rest)| rest);
+    let rest = rest.split_once('?').map_or(rest, |(rest, _)| rest);
+    let separator = if scheme.is_empty() { "" } else { "://" };
+    escape(&format!("{scheme}{separator}{rest}"))
 }
 
 /// Returns `true` if the store is in the memory of this process.
@@ -84,6 +125,27 @@ mod tests {
         };
         assert!(sets("redis://a?connect_timeout=1m") && sets("redis://a/1?b=c&connect_timeout=1m"));
         assert!(!sets("redis://connect_timeout") && !sets("redis://a?b=connect_timeout"));
+    }
+
+    #[test]
+    fn a_printed_url_has_no_user_no_password_and_no_parameters() {
+        let arguments = |url: &str| StoreArguments { store: Some(url.to_owned()), password_file: None };
+        for (url, expected, has_password) in [
+            ("redis://h:1/2", "redis://h:1/2", false),
+            ("redis://:secret@h", "redis://h", true),
+            ("redis://user:sec@ret/x@h:1?lease=3s", "redis://h:1", true),
+            ("redis+sentinel://u:secret@a,b/main?password_env=A", "redis+sentinel://a,b/main", true),
+            ("redis://user@h?password_file=/secret", "redis://h", true),
+            ("redis://user@h", "redis://h", false),
+            ("user:secret@h", "h", true),
+            ("redis+unix:///run/a@b?x=secret", "redis+unix://b", false),
+            ("file:/var/a@b?c", "file:/var/a@b?c", false),
+            ("redis://a\u{1b}[2J", "redis://a\\u{1b}[2J", false),
+        ] {
+            assert_eq!(printable_url(&arguments(url)), expected);
+            assert_eq!(super::has_password(&arguments(url)), has_password, "{url}");
+        }
+        assert_eq!(printable_url(&StoreArguments { store: None, password_file: None }), "file:");
     }
 
     #[test]

@@ -78,6 +78,13 @@ impl Database {
         Ok((replies, notified))
     }
 
+    /// Executes a transaction that takes the write lock of the file and changes nothing.
+    pub(super) fn ping(&mut self) -> Result<(), FileError> {
+        self.reopen_if_replaced()?;
+        let sql = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        sql.commit().map_err(FileError::Commit)
+    }
+
     /// Finds held locks by name. Rows that cannot be read are left out.
     pub(super) fn find(&mut self, search: &Search) -> Result<FoundKeys, FileError> {
         self.reopen_if_replaced()?;

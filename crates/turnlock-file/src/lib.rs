@@ -31,16 +31,18 @@ mod worker;
 use std::fmt;
 use std::future::ready;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use futures_util::TryFutureExt;
 use futures_util::future::BoxFuture;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use turnlock_core::model::{Reply, Step};
 use turnlock_core::{ClientId, Kind, LockName};
 use turnlock_store::{
-    ClientProfile, Directory, Examination, Failure, Finding, FoundKeys, Level, OpenError, ReleaseMessages,
-    ReplyFuture, Search, Sent, Signals, StepOptions, StepReply, Store, Topic, clock,
+    ClientProfile, Directory, Examination, Failure, Finding, FoundKeys, Level, OpenError, Overview,
+    ReleaseMessages, ReplyFuture, Search, Sent, ServerOverview, Signals, StepOptions, StepReply, Store,
+    Topic, clock,
 };
 
 use database::Database;
@@ -171,6 +173,21 @@ impl Examination for File {
             self.store_path
         );
         Box::pin(ready(vec![Finding::new(Level::Fine, Topic::Server, text)]))
+    }
+
+    fn overview<'a>(&'a self, client: &'a ClientProfile) -> BoxFuture<'a, Result<Overview, Failure>> {
+        Box::pin(async move {
+            let start = Instant::now();
+            let latency = self.ping(client.limit).await.map(|()| start.elapsed());
+            let latency = latency.map_err(|failure| failure.to_string());
+            let mut file = ServerOverview::new(self.store_path.to_string(), latency);
+            file.version = Some(format!("SQLite {}", rusqlite::version()));
+            Ok(Overview::new(vec![file], Vec::new()))
+        })
+    }
+
+    fn ping(&self, limit: Duration) -> BoxFuture<'_, Result<(), Failure>> {
+        Box::pin(self.submit(limit, Database::ping).map_ok(|reply| reply.value))
     }
 }
 

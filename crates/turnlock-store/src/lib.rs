@@ -9,7 +9,8 @@
 //! |---|---|
 //! | `store` | the contract: what a store must do, the events that it reports, and typed calls |
 //! | `directory` | what a store may do: find locks, and keep the records of clients |
-//! | `examination` | what a store may do: examine itself, and the findings that it reports |
+//! | `examination` | what a store may do: examine itself |
+//! | `finding`, `overview` | what an examination reports: findings, and a description of the servers |
 //! | `call`, `failure` | the options of a call, when it was sent, its reply, and why it failed |
 //! | [`row`] | for stores that keep the state of a model in a row, and replace it in one transaction |
 //! | `memory` | the memory store |
@@ -26,7 +27,9 @@ pub mod clock;
 mod directory;
 mod examination;
 mod failure;
+mod finding;
 mod memory;
+mod overview;
 pub mod row;
 mod settings;
 pub mod simulation;
@@ -34,9 +37,11 @@ mod store;
 
 pub use call::{Caller, Presence, ReplyFuture, StepOptions, StepReply, TypedCall};
 pub use directory::{Directory, FoundKeys, MAX_RECORD_LEN, Search};
-pub use examination::{ClientProfile, Examination, Finding, Level, ReleaseMessages, Topic};
+pub use examination::{ClientProfile, Examination, ReleaseMessages};
 pub use failure::{Cause, Failure, FailureKind, OpenError, Sent};
+pub use finding::{Finding, Level, Topic};
 pub use memory::{Memory, MemoryStore};
+pub use overview::{Overview, ServerOverview, ServerRole};
 pub use settings::{FromText, Secret, SettingError, percent_decode};
 #[doc(hidden)]
 pub use settings::{merge, set_once};

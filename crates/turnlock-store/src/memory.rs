@@ -13,8 +13,9 @@ use turnlock_core::{ClientId, Kind, LockName, Moment};
 use crate::call::{ReplyFuture, StepOptions, StepReply};
 use crate::clock;
 use crate::directory::{Directory, FoundKeys, Search};
-use crate::examination::{ClientProfile, Examination, Finding, Level, ReleaseMessages, Topic};
+use crate::examination::{ClientProfile, Examination, ReleaseMessages};
 use crate::failure::{Failure, Sent};
+use crate::finding::{Finding, Level, Topic};
 use crate::row::{self, Executed, Row};
 use crate::store::{Signals, Store};
 

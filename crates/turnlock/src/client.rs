@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use turnlock_core::{self as core, ClientId, OwnerId};
 
-use crate::doctor::{self, Report};
+use crate::doctor::{self, Overview, Report};
 use crate::engine::Engine;
 use crate::lock::Named;
 use crate::{
@@ -345,6 +345,47 @@ impl Client {
     /// For a user who may lock some names only.
     pub async fn doctor_with_prefix(&self, prefix: &str) -> Report {
         self.examine(Some(prefix)).await
+    }
+
+    /// Describes the servers of the store: version, role, replicas, latency.
+    ///
+    /// Makes also the checks of [`doctor`](Client::doctor) that only read; the worst finding comes first. Writes nothing.
+    /// Takes some tens of requests. A server that does not reply is part of the result.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// let client = turnlock::Client::connect("memory://").await?; // or redis://127.0.0.1
+    /// for server in client.overview().await?.servers {
+    ///     println!("{}: {:?}, {:?}", server.address, server.version, server.latency);
+    /// }
+    /// # Ok::<(), turnlock::Error>(()) }).unwrap();
+    /// ```
+    pub async fn overview(&self) -> Result<Overview, Error> {
+        let engine = &self.engine;
+        engine.on_runtime(doctor::overview(engine)).await
+    }
+
+    /// Makes the shortest request to the store: one round trip without effect.
+    ///
+    /// On Redis a `PING`, on the connection of the locks; in a cluster, to a random primary. On a file, a transaction that
+    /// writes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unsupported`] on a store in memory, which has no round trip.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe.
+    pub async fn ping(&self) -> Result<(), Error> {
+        let engine = &self.engine;
+        engine.on_runtime(doctor::ping(engine)).await
     }
 
     async fn examine(&self, names: Option<&str>) -> Report {

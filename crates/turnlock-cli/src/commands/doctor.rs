@@ -14,8 +14,8 @@ use crate::store;
 const PROBLEMS_FOUND: u8 = 1;
 
 /// A finding, as printed with `--json`.
-#[derive(Serialize)]
-struct FindingObject<'a> {
+#[derive(Debug, Serialize)]
+pub(super) struct FindingObject<'a> {
     level: String,
     topic: String,
     server: Option<&'a str>,
@@ -48,7 +48,7 @@ pub(crate) async fn doctor(store: &StoreArguments, arguments: DoctorArguments) -
 }
 
 impl<'a> FindingObject<'a> {
-    fn new(finding: &'a Finding) -> Self {
+    pub(super) fn new(finding: &'a Finding) -> Self {
         Self {
             level: finding.level.to_string().to_lowercase(),
             topic: finding.topic.to_string(),

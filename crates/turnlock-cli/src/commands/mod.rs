@@ -1,4 +1,4 @@
-//! All commands except `run`: `ls`, `show`, `watch`, `unlock`, `doctor`, `acl`, `bench`, `completions`, `man`.
+//! All commands except `run`: `ls`, `show`, `watch`, `unlock`, `doctor`, `status`, `acl`, `bench`, `completions`, `man`.
 
 mod acl;
 mod bench;
@@ -10,7 +10,9 @@ mod ls;
 mod man;
 mod owner_name;
 mod screen;
+mod server_view;
 mod show;
+mod status;
 mod stop_signal;
 mod table;
 mod unlock;
@@ -33,17 +35,23 @@ pub(crate) use lock_holders::LockHolders;
 pub(crate) use ls::ls;
 pub(crate) use man::man;
 pub(crate) use show::show;
+pub(crate) use status::{UNKNOWN as STATUS_UNKNOWN, status};
 pub(crate) use unlock::unlock;
 pub(crate) use watch::watch;
 
 /// Connects to a store that other processes use. Rejects `memory://`.
 async fn connect(arguments: &StoreArguments, builder: Builder) -> anyhow::Result<Client> {
+    reject_memory(arguments)?;
+    store::connect(arguments, builder).await
+}
+
+fn reject_memory(arguments: &StoreArguments) -> Result<(), Error> {
     if store::is_memory(arguments) {
         let reason = "memory:// is private to one process, so there are no locks to inspect: set --store or TURNLOCK_STORE to \
                       the store of your locks";
-        return Err(Error::Unsupported(reason.to_owned()).into());
+        return Err(Error::Unsupported(reason.to_owned()));
     }
-    store::connect(arguments, builder).await
+    Ok(())
 }
 
 /// `turnlock completions`: prints the completion script of a shell.

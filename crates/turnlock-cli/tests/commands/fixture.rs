@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
+use tokio::process::Child;
 use turnlock::{Client, OwnerId};
 use turnlock_testkit::{RedisServer, TempDir, eventually};
 
@@ -36,6 +37,31 @@ impl Fixture {
     /// The server of the store.
     pub(crate) fn server(&mut self) -> &mut RedisServer {
         self.server.as_mut().expect("a case on Redis")
+    }
+
+    /// Starts `run` with a command that does not end, and waits until it holds the lock.
+    pub(crate) async fn holding(&self, name: &str) -> Child {
+        let child = self.program(&["run", name, "--", "sleep", "1000"]).start();
+        let client = self.client("observer").await;
+        eventually("the lock is held", Duration::from_secs(20), || async {
+            client.inspect(name).await.unwrap().is_some()
+        })
+        .await;
+        child
+    }
+
+    /// Runs `status --json` until the age of a lock is known. Returns the object.
+    pub(crate) async fn status_with_age(&self, arguments: &[&str]) -> Value {
+        let arguments = [&["status", "--json"], arguments].concat();
+        let (arguments, found) = (&arguments, &std::sync::Mutex::new(Value::Null));
+        eventually("the age of a lock is known", Duration::from_secs(30), || async move {
+            let status: Value = serde_json::from_str(&self.run(arguments).await.out).unwrap();
+            let is_known = !status["oldest"].is_null();
+            *found.lock().unwrap() = status;
+            is_known
+        })
+        .await;
+        found.lock().unwrap().take()
     }
 
     /// Connects a client in this process.

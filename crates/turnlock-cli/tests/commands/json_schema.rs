@@ -15,7 +15,7 @@ use crate::{Case, cases};
 
 /// Cases on each store.
 pub(crate) const CASES: &[Case] =
-    cases![locks_match_the_schema, findings_and_measurements_match_the_schema, events_match_the_schema];
+    cases![locks_match_the_schema, other_objects_match_the_schema, events_match_the_schema];
 
 /// Cases without a store.
 pub(crate) const DOCUMENT_CASES: &[Case] =
@@ -29,14 +29,19 @@ const TABLES: &[(&str, &str)] = &[
     ("lock", "A lock"),
     ("holder", "A holder"),
     ("waiter", "A waiter"),
+    ("held_lock", "A held lock"),
     ("finding", "A finding"),
+    ("status", "A status"),
+    ("server", "A server"),
+    ("oldest_hold", "The oldest hold"),
     ("measurement", "A measurement"),
+    ("ratios", "The ratios of two stores"),
     ("times", "Times"),
     ("bar", "A bar"),
 ];
 
 /// The objects that are described in the text.
-const WITHOUT_TABLE: &[&str] = &["change"];
+const WITHOUT_TABLE: &[&str] = &["change", "samples"];
 
 /// The fields of all events.
 const COMMON: [&str; 3] = ["event", "name", "time"];
@@ -49,6 +54,12 @@ fn parse(line: &str) -> Value {
 fn section<'a>(page: &'a str, heading: &str) -> &'a str {
     let section = page.split("\n## ").find(|section| section.starts_with(heading));
     section.unwrap_or_else(|| panic!("no section {heading:?}"))
+}
+
+/// The fields in the table under this heading of `docs/program-json.md`.
+fn table(heading: &str) -> BTreeSet<String> {
+    let rows = section(OBJECTS, heading).lines();
+    rows.filter_map(|line| line.strip_prefix("| ")?.split(" | ").next()).flat_map(names).collect()
 }
 
 /// The names in this cell of a table: those in backticks.
@@ -75,10 +86,7 @@ async fn the_schema_has_the_documented_fields(_: Fixture) {
     let schema = Schema::load();
     let mut documented: BTreeSet<_> = WITHOUT_TABLE.iter().map(|name| (*name).to_owned()).collect();
     for (object, heading) in TABLES {
-        let rows =
-            section(OBJECTS, heading).lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next());
-        let fields: BTreeSet<_> = rows.flat_map(names).collect();
-        assert_eq!(schema.fields(object), fields, "{object}");
+        assert_eq!(schema.fields(object), table(heading), "{object}");
         documented.insert((*object).to_owned());
     }
     for (event, fields) in documented_events() {
@@ -90,6 +98,9 @@ async fn the_schema_has_the_documented_fields(_: Fixture) {
     let mut change = schema.fields("lock");
     change.insert("at".to_owned());
     assert_eq!(schema.fields("change"), change);
+    let mut samples = &table("Times") | &table("The quality of a part");
+    samples.insert("times".to_owned());
+    assert_eq!(schema.fields("samples"), samples);
 }
 
 async fn an_undocumented_or_omitted_field_does_not_match_the_schema(_: Fixture) {
@@ -157,16 +168,24 @@ async fn locks_match_the_schema(fixture: Fixture) {
     waiter.abort();
 }
 
-async fn findings_and_measurements_match_the_schema(fixture: Fixture) {
+async fn other_objects_match_the_schema(fixture: Fixture) {
     let schema = Schema::load();
     let findings = fixture.run(&["doctor", "--json"]).await.out;
     assert!(!findings.is_empty());
     for line in findings.lines() {
         schema.check("finding", &parse(line));
     }
-    for measurement in fixture.objects(&["bench", "--json", "--time", "0.1", "--tasks", "2"]).await {
-        schema.check("measurement", &measurement);
-    }
+    schema.check("held_lock", &fixture.objects(&["hold", "--json", "--for", "0", "nightly"]).await[0]);
+    let bench = ["bench", "--json", "--time", "0.1", "--tasks", "2", "--compare", fixture.url()];
+    let measurements = fixture.objects(&bench).await;
+    measurements.iter().for_each(|measurement| schema.check("measurement", measurement));
+    // Otherwise, nothing is shown about them.
+    assert!(measurements[1]["ratio_to_first"].is_object(), "{measurements:?}");
+    let _holder = fixture.holding("orders").await;
+    // Redis gets the age with the record of the client, a moment after the lock.
+    let status = fixture.status_with_age(&[]).await;
+    schema.check("status", &status);
+    assert!(status["servers"][0].is_object() && status["oldest"]["holder"].is_object(), "{status}");
 }
 
 async fn events_match_the_schema(fixture: Fixture) {

@@ -12,6 +12,8 @@ mod kept_locks;
 mod ls_and_show;
 mod program;
 mod schema;
+mod status;
+mod status_of_deployments;
 mod store;
 mod terminal;
 mod terminal_output;
@@ -53,12 +55,20 @@ fn main() {
         terminal_output::CASES,
         closed_stdout::CASES,
         bench::CASES,
+        status::CASES,
     ];
     let mut trials = Vec::new();
     for store in STORES {
         trials.extend(common.concat().into_iter().map(|case| trial(*store, case)));
     }
-    trials.extend(errors::CASES.iter().map(|case| trial(Store::Redis, *case)));
+    for cases in [errors::CASES, bench::CASES_ON_REDIS, status::CASES_ON_REDIS] {
+        trials.extend(cases.iter().map(|case| trial(Store::Redis, *case)));
+    }
+    // Each starts servers of its own.
+    trials.extend(status_of_deployments::CASES.iter().map(|(name, case)| {
+        let title = format!("deployments::{name}");
+        turnlock_testkit::trial(&title, Store::Redis.missing(), LIMIT, case)
+    }));
     trials.extend(json_schema::DOCUMENT_CASES.iter().map(|case| trial(Store::Memory, *case)));
     trials.extend(without_store::CASES.iter().map(|case| trial(Store::Memory, *case)));
     turnlock_testkit::run(&Arguments::from_args(), trials).exit();

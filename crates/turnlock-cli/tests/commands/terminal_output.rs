@@ -126,5 +126,5 @@ async fn bench_shows_a_progress_bar(fixture: Fixture) {
     terminal.shows("concurrent pairs").await;
     let (code, text) = terminal.end().await;
     assert_eq!(code, Some(0), "{text}");
-    assert!(text.contains("pairs/s") && text.contains("p99.9"), "{text}");
+    assert!(text.contains("x ping") && text.contains("p99.9"), "{text}");
 }

@@ -20,6 +20,7 @@ pub(crate) const CASES: &[Case] = cases![
     an_error_in_a_value_names_its_option,
     an_error_in_the_store_names_the_option_or_the_variable,
     an_empty_variable_counts_as_unset,
+    a_usage_error_of_status_exits_with_3,
     a_name_that_is_not_utf_8_exits_with_64,
     memory_is_rejected_by_commands_that_inspect,
 ];
@@ -27,7 +28,7 @@ pub(crate) const CASES: &[Case] = cases![
 async fn help_and_manual_list_all_exit_codes(fixture: Fixture) {
     let help = fixture.run(&["--help"]).await;
     let manual = fixture.run(&["man"]).await;
-    for code in ["0", "1", "64", "65", "69", "70", "77", "79", "126", "127", "128+n"] {
+    for code in ["0", "1", "2", "3", "64", "65", "69", "70", "77", "79", "126", "127", "128+n"] {
         assert!(help.out.lines().any(|line| line.trim() == code), "{code}: {}", help.out);
         assert!(manual.out.lines().any(|line| line == format!("\\fB{code}\\fR")), "{code}: {}", manual.out);
     }
@@ -60,7 +61,8 @@ async fn the_documentation_has_the_help_of_quiet_and_verbose(fixture: Fixture) {
 async fn every_command_has_help_and_the_version_of_the_program(fixture: Fixture) {
     let version = fixture.run(&["--version"]).await.out;
     assert!(version.starts_with("turnlock "), "{version}");
-    let commands = ["run", "ls", "show", "watch", "unlock", "doctor", "acl", "bench", "completions", "man"];
+    let commands =
+        ["run", "ls", "show", "watch", "unlock", "doctor", "status", "acl", "bench", "completions", "man"];
     for command in commands {
         assert_eq!(fixture.run(&[command, "-V"]).await.out, version, "{command}");
         let help = fixture.run(&["help", command]).await;
@@ -88,6 +90,20 @@ async fn an_acl_rule_allows_only_the_selected_kinds(fixture: Fixture) {
     assert!(["+lpop", "+info", "+scan"].iter().all(|right| two.out.contains(right)), "{two:?}");
     let cluster = fixture.run(&["acl", "--for", "lock", "--cluster"]).await;
     assert!(cluster.out.contains("+spublish"), "{cluster:?}");
+}
+
+async fn a_usage_error_of_status_exits_with_3(fixture: Fixture) {
+    for arguments in [
+        &["status", "--nonsense"][..],
+        &["--store", "file:", "status", "--timeout", "soon"],
+        &["status", "a", "--ignore", "weather"],
+    ] {
+        let ended = fixture.run(arguments).await;
+        assert!(ended.code == Some(3) && ended.out.is_empty() && !ended.err.is_empty(), "{ended:?}");
+    }
+    // Another command whose argument is the word.
+    assert_eq!(fixture.run(&["show", "--nonsense", "status"]).await.code, Some(64));
+    assert_eq!(fixture.run(&["status", "--help"]).await.code, Some(0));
 }
 
 async fn a_usage_error_exits_with_64(fixture: Fixture) {

@@ -10,14 +10,10 @@ const PING_INTERVAL_SECONDS: u64 = 10;
 
 /// Checks whether the server has all commands.
 pub(super) fn version(facts: &ServerFacts) -> Option<Finding> {
-    let info = facts.info.as_ref().ok()?;
-    let (product, version) = match (info.get("valkey_version"), info.get("redis_version")) {
-        (Some(version), _) => ("Valkey", version),
-        (None, Some(version)) => ("Redis", version),
-        (None, None) => {
-            let text = "INFO does not contain the server's version. Use Redis 6.2 or later, or Valkey.";
-            return Some(Finding::new(Level::Unknown, Topic::Server, text));
-        }
+    facts.info.as_ref().ok()?;
+    let Some((product, version)) = facts.version() else {
+        let text = "INFO does not contain the server's version. Use Redis 6.2 or later, or Valkey.";
+        return Some(Finding::new(Level::Unknown, Topic::Server, text));
     };
     let mut parts = version.split('.').map(|part| part.parse::<u32>().ok());
     let (level, text) = match (parts.next().flatten(), parts.next().flatten()) {

@@ -6,18 +6,24 @@
 mod clocks;
 mod connections;
 mod data_loss;
+mod overview;
 mod probe;
 mod replication;
 mod rights;
 mod server_facts;
 
+use std::time::Duration;
+
 use futures_util::future::{BoxFuture, join_all, try_join_all};
-use turnlock_store::{ClientProfile, Examination, Failure, Finding, Level, ReleaseMessages, Topic};
+use turnlock_store::{ClientProfile, Examination, Failure, Finding, Level, Overview, ReleaseMessages, Topic};
 
 use crate::Redis;
 use crate::store::Topology;
 use probe::Probe;
 use server_facts::{ServerFacts, ServerProbe};
+
+/// The time limit for a reply to the doctor. Long, because it measures slow servers.
+const REPLY_LIMIT: Duration = Duration::from_secs(5);
 
 impl Examination for Redis {
     fn examine<'a>(
@@ -35,6 +41,14 @@ impl Examination for Redis {
             })
         })
     }
+
+    fn overview<'a>(&'a self, client: &'a ClientProfile) -> BoxFuture<'a, Result<Overview, Failure>> {
+        Box::pin(overview::read(self, client))
+    }
+
+    fn ping(&self, limit: Duration) -> BoxFuture<'_, Result<(), Failure>> {
+        Box::pin(overview::ping(self, limit))
+    }
 }
 
 impl Redis {
@@ -44,7 +58,7 @@ impl Redis {
         client: &ClientProfile,
         messages: &dyn ReleaseMessages,
     ) -> Result<Vec<Finding>, Failure> {
-        let servers = try_join_all(self.topology.masters().into_iter().map(ServerProbe::new)).await?;
+        let servers = self.servers(REPLY_LIMIT).await?;
         if servers.is_empty() {
             let text = "No server of this store is known at the moment.";
             return Ok(vec![Finding::new(Level::Fine, Topic::Server, text)]);
@@ -56,6 +70,12 @@ impl Redis {
         let is_cluster = matches!(self.topology, Topology::Cluster(_));
         findings.extend(rights::check(&outcomes, client, is_cluster));
         Ok(findings)
+    }
+
+    /// Returns every master. Fails if the address of one is not known.
+    async fn servers(&self, reply_limit: Duration) -> Result<Vec<ServerProbe>, Failure> {
+        let masters = self.topology.masters().into_iter();
+        try_join_all(masters.map(|node| ServerProbe::new(node, reply_limit))).await
     }
 }
 
@@ -75,7 +95,7 @@ fn check_server(facts: &ServerFacts, client: &ClientProfile) -> Vec<Finding> {
 /// A client with the default settings.
 #[cfg(test)]
 fn profile() -> ClientProfile {
-    let response_timeout = std::time::Duration::from_secs(1);
+    let response_timeout = Duration::from_secs(1);
     ClientProfile {
         key_prefix: String::new(),
         name_prefix: None,
@@ -88,8 +108,6 @@ fn profile() -> ClientProfile {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use proptest::collection::vec;
     use proptest::prelude::*;
     use proptest::sample::select;

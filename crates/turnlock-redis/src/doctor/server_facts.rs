@@ -8,25 +8,24 @@ use turnlock_store::{Failure, Finding, Level, Topic, clock};
 use crate::failure::error_reply;
 use crate::node::Node;
 
-/// The time limit for a reply. Long, because the doctor measures slow servers.
-const REPLY_LIMIT: Duration = Duration::from_secs(5);
-
 /// A server to which the doctor sends commands, over the connection that its locks use.
 pub(super) struct ServerProbe {
     node: Arc<Node>,
     /// The server's address, without a password.
     pub(super) address: String,
+    /// The time limit for a reply.
+    limit: Duration,
 }
 
 impl ServerProbe {
-    pub(super) async fn new(node: Arc<Node>) -> Result<Self, Failure> {
+    pub(super) async fn new(node: Arc<Node>, limit: Duration) -> Result<Self, Failure> {
         let address = node.address().await?.to_string();
-        Ok(Self { node, address })
+        Ok(Self { node, address, limit })
     }
 
     /// Sends one command and waits for its reply.
     pub(super) async fn send(&self, cmd: &Cmd) -> Result<Value, Failure> {
-        self.node.connection.command(cmd, REPLY_LIMIT).await.map(|reply| reply.value)
+        self.node.connection.command(cmd, self.limit).await.map(|reply| reply.value)
     }
 
     /// Sends one command and decodes its reply. The error is a text for a finding.
@@ -70,14 +69,27 @@ const ROUND_TRIPS: usize = 20;
 const CLOCK_SAMPLES: usize = 5;
 
 impl ServerFacts {
+    /// Reads the facts. A server without a reply to the first request gets no others.
     pub(super) async fn read(server: &ServerProbe) -> Self {
+        let (address, round_trips) = (server.address.clone(), round_trips(server).await);
+        if let Err(why) = &round_trips {
+            let [info, config] = [Err(why.clone()), Err(why.clone())];
+            return Self { address, info, config, clock: Err(why.clone()), round_trips };
+        }
         Self {
-            address: server.address.clone(),
+            address,
             info: server.read(&redis::cmd("INFO")).await.map(|text: String| Fields::parse(&text)),
             config: config(server).await,
             clock: clock(server).await,
-            round_trips: round_trips(server).await,
+            round_trips,
         }
+    }
+
+    /// Returns the product and its version, as in `Redis` and `7.0.15`.
+    pub(super) fn version(&self) -> Option<(&'static str, &str)> {
+        let info = self.info.as_ref().ok()?;
+        let valkey = info.get("valkey_version").map(|version| ("Valkey", version));
+        valkey.or_else(|| Some(("Redis", info.get("redis_version")?)))
     }
 
     /// Reports the facts that could not be read.

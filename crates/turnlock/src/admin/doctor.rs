@@ -11,9 +11,11 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use turnlock_core::LockName;
 use turnlock_store::{ClientProfile, ReleaseMessages};
-pub use turnlock_store::{Finding, Level, Topic};
+pub use turnlock_store::{Finding, Level, Overview, ServerOverview, ServerRole, Topic};
 
+use crate::Error;
 use crate::engine::{Engine, Join, Wakeup};
+use crate::error::IntoError;
 
 /// The findings of [`Client::doctor`](crate::Client::doctor).
 ///
@@ -51,17 +53,36 @@ impl fmt::Display for Report {
 
 /// Lets the store examine itself. Probes have names that begin with `name_prefix`.
 pub(crate) async fn examine(engine: &Engine, name_prefix: Option<&str>) -> Report {
+    let client = profile(engine, name_prefix);
+    Report::new(engine.store.examination().examine(&client, engine).await)
+}
+
+/// Lets the store describe its servers.
+pub(crate) async fn overview(engine: &Engine) -> Result<Overview, Error> {
+    let client = profile(engine, None);
+    let overview = engine.store.examination().overview(&client).await;
+    let mut overview = overview.map_err(|failure| failure.into_error(|| "an overview".to_owned()))?;
+    overview.findings = Report::new(overview.findings).findings;
+    Ok(overview)
+}
+
+/// Makes one round trip.
+pub(crate) async fn ping(engine: &Engine) -> Result<(), Error> {
+    let ping = engine.store.examination().ping(engine.settings.usual_limit()).await;
+    ping.map_err(|failure| failure.into_error(|| "a ping".to_owned()))
+}
+
+fn profile(engine: &Engine, name_prefix: Option<&str>) -> ClientProfile {
     let settings = &engine.settings;
     let limit = settings.usual_limit();
-    let client = ClientProfile {
+    ClientProfile {
         key_prefix: settings.key_prefix.clone(),
         name_prefix: name_prefix.map(str::to_owned),
         lease: settings.watchdog_timeout,
         response_timeout: settings.response_limit(settings.watchdog_timeout).unwrap_or(limit),
         limit,
         replicas: settings.replicas,
-    };
-    Report::new(engine.store.examination().examine(&client, engine).await)
+    }
 }
 
 impl ReleaseMessages for Engine {

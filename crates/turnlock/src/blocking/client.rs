@@ -4,7 +4,7 @@ use turnlock_core::{ClientId, OwnerId};
 
 use super::bridge::{Bridge, IntoBlocking};
 use super::{Latch, Lock, PermitSemaphore, ReadWriteLock, Semaphore};
-use crate::doctor::Report;
+use crate::doctor::{Overview, Report};
 use crate::{Error, Found, Identity, Inspection, Kind, ShutdownReport};
 
 /// A client of a store, from which all locks are made: [`turnlock::Client`](crate::Client).
@@ -68,6 +68,10 @@ impl Client {
         block doctor(&self) -> Report;
         /// Checks the store, with probes whose names begin with `prefix`.
         block doctor_with_prefix(&self, prefix: &str) -> Report;
+        /// Describes the servers of the store.
+        block overview(&self) -> Result<Overview, Error>;
+        /// Makes one round trip to the store.
+        block ping(&self) -> Result<(), Error>;
         /// Stops acquiring, and waits until all locks are released.
         block shutdown(&self, limit: Duration) -> ShutdownReport;
     }

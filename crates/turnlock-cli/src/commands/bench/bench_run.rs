@@ -1,12 +1,12 @@
 use std::time::{Duration, Instant};
 
-use indicatif::ProgressBar;
 use tokio::task::JoinSet;
+use turnlock::doctor::Overview;
 use turnlock::{Client, Error, Lock};
 
-use super::latencies::Latencies;
-use super::measurement::{Concurrent, HandOver, Measurement, Serial};
-use crate::arguments::BenchArguments;
+use super::series::Series;
+use crate::bench_arguments::BenchArguments;
+use crate::commands::server_view::ServerView;
 
 /// Pairs between two yields to the runtime: a store in memory is always ready and never yields.
 const PAIRS_PER_YIELD: u64 = 32;
@@ -15,64 +15,120 @@ const MIN_SUBSCRIBE_TIME: Duration = Duration::from_millis(2);
 /// How long to wait until the other client is seen to wait.
 const WAITER_LIMIT: Duration = Duration::from_secs(1);
 
-/// Runs the three parts of a measurement in sequence.
-#[derive(Debug)]
-pub(super) struct BenchRun<'a> {
-    clients: &'a [Client; 2],
-    /// Prefix of the lock names, unique to this run.
-    prefix: String,
-    time: Duration,
-    tasks: usize,
+/// A part of a measurement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    Ping,
+    Serial,
+    Concurrent,
+    HandOver,
 }
 
-impl<'a> BenchRun<'a> {
-    pub(super) fn new(clients: &'a [Client; 2], arguments: &BenchArguments) -> Self {
+impl Part {
+    /// All parts, in the order of a round. The hand-over needs the latency of a pair.
+    pub(super) const ALL: [Self; 4] = [Self::Ping, Self::Serial, Self::Concurrent, Self::HandOver];
+
+    /// What the progress bar shows.
+    pub(super) fn title(self) -> &'static str {
+        match self {
+            Self::Ping => "pings",
+            Self::Serial => "serial pairs",
+            Self::Concurrent => "concurrent pairs",
+            Self::HandOver => "hand-over",
+        }
+    }
+}
+
+/// Measures one store with two clients, slice by slice.
+#[derive(Debug)]
+pub(super) struct BenchRun {
+    /// The URL of the store, as it may be printed.
+    pub(super) store: String,
+    pub(super) servers: Vec<ServerView>,
+    clients: [Client; 2],
+    /// Prefix of the lock names, unique to this run.
+    prefix: String,
+    pub(super) tasks: usize,
+    /// `None` for a store without a round trip.
+    pub(super) ping: Option<Series>,
+    pub(super) serial: Series,
+    pub(super) concurrent: Series,
+    pub(super) hand_over: Series,
+}
+
+impl BenchRun {
+    pub(super) async fn new(
+        store: String,
+        clients: [Client; 2],
+        arguments: &BenchArguments,
+    ) -> anyhow::Result<Self> {
         let prefix = format!("{}{}", arguments.names, clients[0].id());
-        Self { clients, prefix, time: arguments.time, tasks: arguments.tasks }
+        let Overview { servers, .. } = clients[0].overview().await?;
+        let ping = match clients[0].ping().await {
+            Ok(()) => Some(Series::new()?),
+            Err(Error::Unsupported(_)) => None,
+            Err(error) => return Err(error.into()),
+        };
+        let run = Self {
+            store,
+            servers: servers.into_iter().map(ServerView::new).collect(),
+            clients,
+            prefix,
+            tasks: arguments.tasks,
+            ping,
+            serial: Series::new()?,
+            concurrent: Series::new()?,
+            hand_over: Series::new()?,
+        };
+        // The first pair also loads the scripts.
+        pair(&run.lock("serial")).await?;
+        Ok(run)
     }
 
-    /// The approximate duration of all parts.
-    pub(super) fn duration(&self) -> Duration {
-        self.time * 3
+    /// Returns the series of all parts, with their names.
+    pub(super) fn series(&self) -> impl Iterator<Item = (&'static str, &Series)> {
+        let ping = self.ping.iter().map(|ping| ("ping", ping));
+        let others =
+            [("serial", &self.serial), ("concurrent", &self.concurrent), ("hand-over", &self.hand_over)];
+        ping.chain(others)
     }
 
-    pub(super) async fn run(&self, bar: ProgressBar) -> anyhow::Result<Measurement> {
-        bar.set_message("serial pairs");
-        let (serial, latency) = self.serial().await?;
-        bar.set_message("concurrent pairs");
-        let concurrent = self.concurrent().await?;
-        bar.set_message("hand-over");
-        let hand_over = self.hand_over(latency.median()).await?;
-        Ok(Measurement::new(serial, concurrent, hand_over, &latency))
+    fn lock(&self, name: &str) -> Lock {
+        self.clients[0].lock(&format!("{}:{name}", self.prefix))
+    }
+
+    /// Measures a part for this long, and at least once.
+    pub(super) async fn measure(&mut self, part: Part, time: Duration) -> anyhow::Result<()> {
+        match part {
+            Part::Ping => self.ping(time).await?,
+            Part::Serial => self.serial(time).await?,
+            Part::Concurrent => self.concurrent(time).await?,
+            Part::HandOver => self.hand_over(time).await?,
+        }
+        Ok(())
+    }
+
+    /// Measures round trips in sequence.
+    async fn ping(&mut self, time: Duration) -> Result<(), Error> {
+        let (client, Some(series)) = (&self.clients[0], &mut self.ping) else { return Ok(()) };
+        sequence(series, time, || client.ping()).await
     }
 
     /// Measures pairs in sequence.
-    async fn serial(&self) -> anyhow::Result<(Serial, Latencies)> {
-        let lock = self.clients[0].lock(&format!("{}:serial", self.prefix));
-        // The first pair also loads the scripts.
-        pair(&lock).await?;
-        let mut latencies = Latencies::new()?;
-        let (start, mut pairs) = (Instant::now(), 0);
-        while start.elapsed() < self.time || pairs == 0 {
-            let pair_start = Instant::now();
-            pair(&lock).await?;
-            latencies.record(pair_start.elapsed());
-            pairs += 1;
-            yield_regularly(pairs).await;
-        }
-        Ok((Serial { pairs, pairs_per_second: rate(pairs, start.elapsed()) }, latencies))
+    async fn serial(&mut self, time: Duration) -> Result<(), Error> {
+        let lock = self.lock("serial");
+        sequence(&mut self.serial, time, || pair(&lock)).await
     }
 
     /// Measures pairs of many tasks, each with a lock of its own.
-    async fn concurrent(&self) -> anyhow::Result<Concurrent> {
+    async fn concurrent(&mut self, time: Duration) -> anyhow::Result<()> {
         let start = Instant::now();
-        let deadline = start + self.time;
         let mut running = JoinSet::new();
         for task in 0..self.tasks {
-            let lock = self.clients[0].lock(&format!("{}:{task}", self.prefix));
+            let lock = self.lock(&task.to_string());
             running.spawn(async move {
                 let mut pairs = 0;
-                while Instant::now() < deadline {
+                while start.elapsed() < time || pairs == 0 {
                     pair(&lock).await?;
                     pairs += 1;
                     yield_regularly(pairs).await;
@@ -84,17 +140,16 @@ impl<'a> BenchRun<'a> {
         while let Some(done) = running.join_next().await {
             pairs += done??;
         }
-        let pairs_per_second = rate(pairs, start.elapsed());
-        Ok(Concurrent { tasks: self.tasks, pairs, pairs_per_second })
+        self.concurrent.add_slice(pairs, start.elapsed());
+        Ok(())
     }
 
     /// Measures the hand-over of a lock that alternates between two clients.
-    async fn hand_over(&self, median_latency: Duration) -> anyhow::Result<HandOver> {
+    async fn hand_over(&mut self, time: Duration) -> Result<(), Error> {
         let [one, other] =
             self.clients.each_ref().map(|client| client.lock(&format!("{}:hand-over", self.prefix)));
-        let mut latencies = Latencies::new()?;
-        let subscribe_time = MIN_SUBSCRIBE_TIME.max(median_latency * 4);
-        let start = Instant::now();
+        let subscribe_time = MIN_SUBSCRIBE_TIME.max(self.serial.latencies.median() * 4);
+        let (start, mut count, mut total) = (Instant::now(), 0, Duration::ZERO);
         let mut guard = one.lock().await?;
         for next in [&other, &one].into_iter().cycle() {
             let release = async {
@@ -108,15 +163,36 @@ impl<'a> BenchRun<'a> {
                 Ok::<_, Error>((guard, Instant::now()))
             };
             let (released, (acquired, granted)) = tokio::try_join!(release, acquire)?;
-            latencies.record(granted.saturating_duration_since(released));
+            let took = granted.saturating_duration_since(released);
+            self.hand_over.latencies.record(took);
+            (count, total) = (count + 1, total + took);
             guard = acquired;
-            if start.elapsed() >= self.time {
+            if start.elapsed() >= time {
                 break;
             }
         }
         guard.unlock().await?;
-        Ok(HandOver { times: latencies.count(), took: latencies.percentiles() })
+        self.hand_over.add_slice(count, total);
+        Ok(())
     }
+}
+
+/// Adds a slice of samples that are measured one after the other.
+async fn sequence<F: Future<Output = Result<(), Error>>>(
+    series: &mut Series,
+    time: Duration,
+    sample: impl Fn() -> F,
+) -> Result<(), Error> {
+    let (start, mut count) = (Instant::now(), 0);
+    while start.elapsed() < time || count == 0 {
+        let sample_start = Instant::now();
+        sample().await?;
+        series.latencies.record(sample_start.elapsed());
+        count += 1;
+        yield_regularly(count).await;
+    }
+    series.add_slice(count, start.elapsed());
+    Ok(())
 }
 
 async fn pair(lock: &Lock) -> Result<(), Error> {
@@ -137,10 +213,4 @@ async fn wait_for_waiter(lock: &Lock, subscribe_time: Duration) -> Result<(), Er
     }
     tokio::time::sleep(subscribe_time).await;
     Ok(())
-}
-
-fn rate(pairs: u64, time: Duration) -> f64 {
-    #[expect(clippy::cast_precision_loss, reason = "a count of pairs is far below 2^52")]
-    let pairs = pairs as f64;
-    pairs / time.as_secs_f64()
 }

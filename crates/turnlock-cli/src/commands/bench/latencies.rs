@@ -50,6 +50,10 @@ impl Latencies {
         self.0.len()
     }
 
+    pub(super) fn nanos_at(&self, quantile: f64) -> u64 {
+        self.0.value_at_quantile(quantile)
+    }
+
     pub(super) fn median(&self) -> Duration {
         Duration::from_nanos(self.0.value_at_quantile(0.5))
     }

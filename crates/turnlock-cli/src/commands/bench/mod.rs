@@ -1,8 +1,11 @@
 //! `turnlock bench`: measures the store.
 
 mod bench_run;
+mod glyphs;
 mod latencies;
 mod measurement;
+mod report;
+mod series;
 
 use std::io::Write;
 use std::pin::pin;
@@ -10,27 +13,29 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
-use turnlock::Client;
+use turnlock::{Builder, Client};
 
-use self::bench_run::BenchRun;
+use self::bench_run::{BenchRun, Part};
+use self::glyphs::Glyphs;
+use self::measurement::Measurement;
 use super::stop_signal::StopSignal;
-use crate::arguments::{BenchArguments, StoreArguments};
+use crate::arguments::StoreArguments;
+use crate::bench_arguments::BenchArguments;
 use crate::escape::json_line;
 use crate::store;
 
 /// How long to wait at the end until all locks are released.
 const SHUTDOWN_LIMIT: Duration = Duration::from_secs(5);
+/// The number of slices of each part. All parts of all stores take turns, so that a disturbance hits each of them.
+const SLICES: u32 = 5;
 
 /// Runs the benchmark and prints its results.
 pub(crate) async fn bench(store: &StoreArguments, arguments: BenchArguments) -> anyhow::Result<ExitCode> {
-    let store = shared(store);
-    let builder = || Client::builder().label("turnlock bench");
-    let clients = [store::connect(&store, builder()).await?, store::connect(&store, builder()).await?];
     let mut stop = StopSignal::new()?;
-    let bench_run = BenchRun::new(&clients, &arguments);
+    let mut clients = Vec::new();
     let outcome = tokio::select! {
         code = stop.received() => Err(code),
-        measured = with_progress_bar(bench_run.duration(), |bar| bench_run.run(bar)) => Ok(measured),
+        measured = run(store, &arguments, &mut clients) => Ok(measured),
     };
     // If a signal ended the benchmark, the dropped guards are released in the background.
     for client in &clients {
@@ -42,18 +47,73 @@ pub(crate) async fn bench(store: &StoreArguments, arguments: BenchArguments) -> 
             writeln!(anstream::stderr(), "turnlock: {text}")?;
         }
     }
-    let measurement = match outcome {
+    let runs = match outcome {
         Err(code) => return Ok(code),
         Ok(measured) => measured?,
     };
+    write(&arguments, &runs)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Measures the stores. Adds to `clients` what must be shut down.
+async fn run(
+    store: &StoreArguments,
+    arguments: &BenchArguments,
+    clients: &mut Vec<Client>,
+) -> anyhow::Result<Vec<BenchRun>> {
+    let store = shared(store);
+    let mut runs = Vec::new();
+    let pair = [store::connect(&store, builder()).await?, store::connect(&store, builder()).await?];
+    clients.extend(pair.clone());
+    runs.push(BenchRun::new(store::printable_url(&store), pair, arguments).await?);
+    if let Some(url) = &arguments.compare {
+        let store = shared(&StoreArguments { store: Some(url.clone()), password_file: None });
+        let pair =
+            [store::connect_alone(&store, builder()).await?, store::connect_alone(&store, builder()).await?];
+        clients.extend(pair.clone());
+        runs.push(BenchRun::new(store::printable_url(&store), pair, arguments).await?);
+    }
+    let parts = runs.iter().map(|run| run.series().count()).sum::<usize>();
+    let duration = arguments.time * u32::try_from(parts).unwrap_or(1);
+    with_progress_bar(duration, |bar| measure(&mut runs, arguments.time / SLICES, bar)).await?;
+    Ok(runs)
+}
+
+fn builder() -> Builder {
+    Client::builder().label("turnlock bench")
+}
+
+async fn measure(runs: &mut [BenchRun], slice: Duration, bar: ProgressBar) -> anyhow::Result<()> {
+    for _ in 0..SLICES {
+        for part in Part::ALL {
+            bar.set_message(part.title());
+            for run in &mut *runs {
+                run.measure(part, slice).await?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn write(arguments: &BenchArguments, runs: &[BenchRun]) -> anyhow::Result<()> {
     let mut out = anstream::stdout().lock();
-    if arguments.json {
-        writeln!(out, "{}", json_line(&measurement)?)?;
-    } else {
-        measurement.write(&mut out)?;
+    let glyphs = Glyphs::of_locale();
+    match runs {
+        _ if arguments.json => {
+            for (index, run) in runs.iter().enumerate() {
+                let first = (index > 0).then(|| &runs[0]);
+                writeln!(out, "{}", json_line(&Measurement::new(run, first))?)?;
+            }
+        }
+        [a, b] => report::write_two(&mut out, [a, b], arguments.time, glyphs)?,
+        runs => {
+            for run in runs {
+                report::write_one(&mut out, run, arguments.time, glyphs)?;
+            }
+        }
     }
     out.flush()?;
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// Gives a store in memory a name, so that the two clients share it.
