@@ -14,9 +14,9 @@ pub(crate) const CASES: &[Case] = cases![
     conflicts_are_those_of_flock,
     shared_and_exclusive_locks_exclude_as_with_flock,
     shell_commands_run_as_with_flock,
-    a_child_in_the_background_does_not_hold_the_lock,
+    a_child_in_the_background_holds_no_lock_unlike_with_flock,
     verbose_reports_the_lock_and_the_command_as_flock_does,
-    options_that_need_a_file_are_refused_with_the_reason,
+    options_of_flock_that_need_a_file_are_refused,
     every_option_of_flock_is_documented,
 ];
 
@@ -175,7 +175,7 @@ async fn shell_commands_run_as_with_flock(fixture: Fixture) {
     }
 }
 
-async fn a_child_in_the_background_does_not_hold_the_lock(fixture: Fixture) {
+async fn a_child_in_the_background_holds_no_lock_unlike_with_flock(fixture: Fixture) {
     let fixture = fixture.with_long_connect_timeout();
     let script = "sleep 300 >/dev/null 2>&1 & echo $!";
     // Without -o, a child of the command of flock holds the lock: a documented difference.
@@ -224,7 +224,7 @@ async fn verbose_reports_the_lock_and_the_command_as_flock_does(fixture: Fixture
     }
 }
 
-async fn options_that_need_a_file_are_refused_with_the_reason(fixture: Fixture) {
+async fn options_of_flock_that_need_a_file_are_refused(fixture: Fixture) {
     for (arguments, instead) in [
         (&["-u", &fixture.name, "true"][..], "turnlock unlock --force NAME"),
         (&["--unlock", "9"], "turnlock unlock --force NAME"),
