@@ -8,10 +8,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 use turnlock::acl::Primitive;
 
 use crate::duration;
+use crate::list_arguments::{ListArguments, at_least_one};
 use crate::manual;
 use crate::run_arguments::RunArguments;
 
@@ -77,37 +78,11 @@ pub(crate) struct LsArguments {
     /// Print one JSON object per line
     #[arg(long)]
     pub(crate) json: bool,
-    /// List at most N locks
-    #[arg(long, value_name = "N", default_value = "1000", value_parser = at_least_one)]
-    pub(crate) limit: usize,
-    /// Order of the list: the longest held first, by name, the shortest lease first, or the most waiters first
-    #[arg(long, value_name = "BY", value_enum, default_value_t = SortBy::Name)]
-    pub(crate) sort: SortBy,
-    /// Only locks with a holder whose host, host:pid, label or owner id contains this text
-    #[arg(long, value_name = "TEXT")]
-    pub(crate) holder: Option<String>,
-    /// Only locks that are held for longer than this
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
-    pub(crate) older_than: Option<Duration>,
-    /// Only locks of this kind
-    #[arg(long, value_name = "KIND", value_parser = PossibleValuesParser::new(KIND_NAMES))]
-    pub(crate) kind: Option<String>,
+    #[command(flatten)]
+    pub(crate) list: ListArguments,
     /// All columns, also if lines are longer than the terminal is wide
     #[arg(long, conflicts_with = "json")]
     pub(crate) wide: bool,
-}
-
-/// The kinds that a list can have, as it names them.
-pub(crate) const KIND_NAMES: [&str; 7] =
-    ["lock", "fair-lock", "fenced-lock", "spin-lock", "plain-lock", "read-write-lock", "permit-semaphore"];
-
-/// The order of a list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum SortBy {
-    Age,
-    Name,
-    Ttl,
-    Waiters,
 }
 
 /// Show one lock: its holders, lease and queue
@@ -127,8 +102,9 @@ pub(crate) struct ShowArguments {
 
 /// Watch locks change
 ///
-/// Redraws a table on a terminal; elsewhere, prints one line per change. Changes between two queries are missed. If the
-/// store does not reply, prints that and keeps trying. Ends on Ctrl-C.
+/// On a terminal, a full-screen view: the arrow keys select a lock, Enter shows it, / filters, s sorts, u unlocks, ? lists all
+/// keys, q quits. Elsewhere, and with --plain, prints one line per change. Changes between two queries are missed. If the store
+/// does not reply, reports that and keeps trying.
 #[derive(Args, Debug)]
 pub(crate) struct WatchArguments {
     /// The exact name of one lock; all locks by default
@@ -136,12 +112,14 @@ pub(crate) struct WatchArguments {
     /// Print one JSON object per line for each lock that changes
     #[arg(long)]
     pub(crate) json: bool,
+    /// Print one line per change, also on a terminal
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) plain: bool,
     /// Time between two queries; less than 50ms counts as 50ms
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = watch_interval)]
     pub(crate) interval: Duration,
-    /// Show at most N locks
-    #[arg(long, value_name = "N", default_value = "1000", value_parser = at_least_one)]
-    pub(crate) limit: usize,
+    #[command(flatten)]
+    pub(crate) list: ListArguments,
 }
 
 /// Release a lock by force
@@ -237,14 +215,6 @@ pub(crate) struct CompletionsArguments {
 /// For example: turnlock man | man -l -
 #[derive(Args, Debug)]
 pub(crate) struct ManArguments {}
-
-fn at_least_one(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(0) => Err("give at least 1".to_owned()),
-        Ok(number) => Ok(number),
-        Err(error) => Err(format!("{error}")),
-    }
-}
 
 fn up_to_an_hour(text: &str) -> Result<Duration, String> {
     let duration = duration::parse(text)?;

@@ -5,6 +5,7 @@ mod commands;
 mod duration;
 mod escape;
 mod exit_code;
+mod list_arguments;
 mod manual;
 mod run;
 mod run_arguments;

@@ -2,8 +2,8 @@
 
 mod acl;
 mod bench;
-mod change_tracker;
 mod doctor;
+mod lock_list;
 mod lock_view;
 mod ls;
 mod man;
@@ -14,7 +14,6 @@ mod stop_signal;
 mod table;
 mod unlock;
 mod watch;
-mod watch_output;
 
 use std::io::Write;
 use std::process::ExitCode;

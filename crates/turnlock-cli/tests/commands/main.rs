@@ -15,6 +15,8 @@ mod terminal;
 mod terminal_output;
 mod untrusted_names;
 mod watch;
+mod watch_keys;
+mod watch_terminal;
 mod without_store;
 
 use std::pin::Pin;
@@ -46,6 +48,8 @@ fn main() {
         untrusted_names::CASES,
         json_fields::CASES,
         watch::CASES,
+        watch_keys::CASES,
+        watch_terminal::CASES,
         force_unlock::CASES,
         terminal_output::CASES,
         closed_stdout::CASES,
@@ -55,6 +59,7 @@ fn main() {
     for store in STORES {
         trials.extend(common.concat().into_iter().map(|case| trial(*store, case)));
     }
+    trials.extend(watch_terminal::REDIS_CASES.iter().map(|case| trial(Store::Redis, *case)));
     trials.extend(errors::CASES.iter().map(|case| trial(Store::Redis, *case)));
     trials.extend(without_store::CASES.iter().map(|case| trial(Store::Memory, *case)));
     turnlock_testkit::run(&Arguments::from_args(), trials).exit();
