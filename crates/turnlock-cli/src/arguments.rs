@@ -11,6 +11,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use turnlock::acl::Primitive;
 
+use crate::completers;
 use crate::duration;
 use crate::list_arguments::{ListArguments, at_least_one};
 use crate::manual;
@@ -33,7 +34,7 @@ pub(crate) struct StoreArguments {
     /// The store: file:PATH for the processes of one machine; redis://, rediss://, redis+sentinel:// or
     /// redis+cluster:// for many machines. The default is a file in your state directory
     #[arg(long, value_name = "URL", env = "TURNLOCK_STORE", hide_env_values = true, global = true)]
-    #[arg(help_heading = "Store")]
+    #[arg(help_heading = "Store", add = completers::store())]
     pub(crate) store: Option<String>,
     /// A file that contains the password of the store. Alternatively, set TURNLOCK_PASSWORD to the password itself
     #[arg(long, value_name = "FILE", global = true, help_heading = "Store")]
@@ -91,6 +92,7 @@ pub(crate) struct LsArguments {
 #[derive(Args, Debug)]
 pub(crate) struct ShowArguments {
     /// The exact name of the lock
+    #[arg(add = completers::lock_name())]
     pub(crate) name: String,
     /// Print one JSON object
     #[arg(long)]
@@ -108,6 +110,7 @@ pub(crate) struct ShowArguments {
 #[derive(Args, Debug)]
 pub(crate) struct WatchArguments {
     /// The exact name of one lock; all locks by default
+    #[arg(add = completers::lock_name())]
     pub(crate) name: Option<String>,
     /// Print one JSON object per line for each lock that changes
     #[arg(long)]
@@ -129,6 +132,7 @@ pub(crate) struct WatchArguments {
 #[derive(Args, Debug)]
 pub(crate) struct UnlockArguments {
     /// The exact name of the lock
+    #[arg(add = completers::lock_name())]
     pub(crate) name: String,
     /// Required: the holder is not notified, and may keep running while the next holder starts
     #[arg(long, required = true)]
@@ -202,7 +206,8 @@ pub(crate) struct BenchArguments {
 
 /// Print shell completions
 ///
-/// For example: turnlock completions bash > ~/.local/share/bash-completion/completions/turnlock
+/// For example: turnlock completions bash > ~/.local/share/bash-completion/completions/turnlock. In bash, zsh and fish, the names
+/// of locks are completed too: the store of the command line or of TURNLOCK_STORE is queried, for at most 300 ms.
 #[derive(Args, Debug)]
 pub(crate) struct CompletionsArguments {
     /// The shell

@@ -2,6 +2,8 @@
 
 mod arguments;
 mod commands;
+mod completers;
+mod completion;
 mod duration;
 mod escape;
 mod exit_code;
@@ -17,6 +19,9 @@ use arguments::{Arguments, Command};
 use clap::Parser;
 
 fn main() -> ExitCode {
+    if let Some(code) = completion::reply() {
+        return code;
+    }
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => return exit_code::report_usage(&error),

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use crate::{duration, manual};
+use crate::{completers, duration, manual};
 
 /// Run a command under a lock
 #[derive(Args, Debug)]
@@ -69,10 +69,10 @@ pub(crate) struct RunArguments {
     #[arg(short, long, help_heading = "Output")]
     pub(crate) quiet: bool,
     /// The name of the lock
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", add = completers::lock_name())]
     pub(crate) name: OsString,
     /// The command and its arguments, run without a shell
-    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND", add = completers::command())]
     pub(crate) command: Vec<OsString>,
 }
 

@@ -18,11 +18,10 @@ mod watch;
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::CommandFactory;
 use turnlock::{Builder, Client, Error};
 
-use crate::arguments::{Arguments, CompletionsArguments, StoreArguments};
-use crate::store;
+use crate::arguments::{CompletionsArguments, StoreArguments};
+use crate::{completion, store};
 
 pub(crate) use acl::acl;
 pub(crate) use bench::bench;
@@ -45,8 +44,6 @@ async fn connect(arguments: &StoreArguments, builder: Builder) -> anyhow::Result
 
 /// `turnlock completions`: prints the completion script of a shell.
 pub(crate) fn completions(arguments: &CompletionsArguments) -> anyhow::Result<ExitCode> {
-    let mut script = Vec::new();
-    clap_complete::generate(arguments.shell, &mut Arguments::command(), "turnlock", &mut script);
-    std::io::stdout().write_all(&script)?;
+    std::io::stdout().write_all(&completion::script(arguments.shell))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -4,6 +4,7 @@
 
 mod bench;
 mod closed_stdout;
+mod completions;
 mod errors;
 mod fixture;
 mod force_unlock;
@@ -53,6 +54,7 @@ fn main() {
         force_unlock::CASES,
         terminal_output::CASES,
         closed_stdout::CASES,
+        completions::CASES,
         bench::CASES,
     ];
     let mut trials = Vec::new();
@@ -60,14 +62,21 @@ fn main() {
         trials.extend(common.concat().into_iter().map(|case| trial(*store, case)));
     }
     trials.extend(watch_terminal::REDIS_CASES.iter().map(|case| trial(Store::Redis, *case)));
+    trials.extend(completions::REDIS_CASES.iter().map(|case| trial(Store::Redis, *case)));
+    trials.extend(completions::trials());
     trials.extend(errors::CASES.iter().map(|case| trial(Store::Redis, *case)));
     trials.extend(without_store::CASES.iter().map(|case| trial(Store::Memory, *case)));
     turnlock_testkit::run(&Arguments::from_args(), trials).exit();
 }
 
-fn trial(store: Store, (name, case): Case) -> Trial {
+fn trial(store: Store, case: Case) -> Trial {
+    trial_with(store, case, None)
+}
+
+/// A trial that is ignored if something is missing.
+fn trial_with(store: Store, (name, case): Case, missing: Option<String>) -> Trial {
     let title = format!("{}::{name}", store.name());
-    turnlock_testkit::trial(&title, store.missing(), LIMIT, move || async move {
+    turnlock_testkit::trial(&title, store.missing().or(missing), LIMIT, move || async move {
         case(Fixture::new(store).await).await;
     })
 }
