@@ -68,6 +68,10 @@ pub(crate) const SECTIONS: &[Section] = &[
                 "One run per ten minutes across a fleet, from the cron of each machine",
             ),
             ("turnlock ls 'orders:*'", "List locks and their holders"),
+            (
+                "turnlock watch --sort age",
+                "Follow locks in a full-screen view, the longest held first; ? lists the keys",
+            ),
             ("turnlock watch --json | jq -c 'select(.locked)'", "Follow locks as they are acquired"),
             (
                 "turnlock unlock --force orders:42 --if-owner OWNER --yes",
