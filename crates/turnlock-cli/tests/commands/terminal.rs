@@ -84,21 +84,36 @@ impl Terminal {
 
     /// Waits until the screen is as described. Returns its lines.
     pub(crate) async fn until(&self, what: &str, is_so: impl Fn(&[String]) -> bool) -> Vec<String> {
-        let wait = eventually(what, Duration::from_secs(20), || async { is_so(&self.lines()) });
-        tokio::select! {
-            () = wait => self.lines(),
-            // Before the time limit, so that a failure has the screen.
-            () = tokio::time::sleep(Duration::from_secs(19)) => {
-                assert!(is_so(&self.lines()), "{what}: {:#?}", self.lines());
-                self.lines()
-            }
-        }
+        self.until_within(Duration::from_secs(20), what, is_so).await
     }
 
     /// Waits until a line of the screen contains this text. Returns the lines.
     pub(crate) async fn displays(&self, text: &str) -> Vec<String> {
+        self.displays_within(Duration::from_secs(20), text).await
+    }
+
+    /// Waits for at most `limit` until a line of the screen contains this text. Returns the lines.
+    pub(crate) async fn displays_within(&self, limit: Duration, text: &str) -> Vec<String> {
         let contains = |lines: &[String]| lines.iter().any(|line| line.contains(text));
-        self.until(&format!("the screen has {text:?}"), contains).await
+        self.until_within(limit, &format!("the screen has {text:?}"), contains).await
+    }
+
+    async fn until_within(
+        &self,
+        limit: Duration,
+        what: &str,
+        is_so: impl Fn(&[String]) -> bool,
+    ) -> Vec<String> {
+        let wait = eventually(what, limit, || async { is_so(&self.lines()) });
+        tokio::select! {
+            () = wait => {}
+            // Just before the limit, so that a failure has the screen on standard error.
+            () = tokio::time::sleep(limit.saturating_sub(Duration::from_secs(1))) => {
+                eprintln!("waiting until {what}: {:#?}", self.lines());
+                eventually(what, Duration::from_secs(1), || async { is_so(&self.lines()) }).await;
+            }
+        }
+        self.lines()
     }
 
     /// Changes the size of the terminal, and signals it to the program.
@@ -128,7 +143,8 @@ impl Terminal {
     pub(crate) fn is_taken(&self) -> bool {
         let is_line_mode =
             tcgetattr(&self.master).unwrap().local_modes.contains(rustix::termios::LocalModes::ICANON);
-        !is_line_mode && self.screen().alternate_screen()
+        let screen = self.screen();
+        !is_line_mode && screen.alternate_screen() && screen.bracketed_paste()
     }
 
     /// Waits for the end of the program on a terminal that must be restored. Returns its exit code.
