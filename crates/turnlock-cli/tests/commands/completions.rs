@@ -1,5 +1,6 @@
 //! Completions in bash, zsh and fish, by the shells themselves.
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -13,7 +14,7 @@ use crate::store::Store;
 use crate::terminal::Terminal;
 use crate::{Case, cases};
 
-/// Cases for each shell.
+/// Cases for each shell, and for bash with bash-completion.
 const SHELL_CASES: &[(&str, &[Case])] = &[
     (
         "bash",
@@ -21,13 +22,16 @@ const SHELL_CASES: &[(&str, &[Case])] = &[
             bash_inserts_names_that_need_quotes,
             bash_completes_after_an_open_quote,
             bash_completes_commands_and_files_after_the_name,
-            bash_uses_completions_of_other_commands,
             bash_completes_options_and_values
         ],
     ),
+    ("bash-completion", cases![bash_uses_completions_of_other_commands]),
     ("zsh", cases![zsh_completes_names, zsh_completes_commands_and_options]),
     ("fish", cases![fish_completes_names, fish_completes_commands_and_options]),
 ];
+
+/// Where Debian has bash-completion.
+const BASH_COMPLETION: &str = "/usr/share/bash-completion/bash_completion";
 
 /// Cases for the call of a script.
 pub(crate) const CASES: &[Case] = cases![
@@ -43,7 +47,10 @@ pub(crate) const REDIS_CASES: &[Case] = cases![a_store_that_does_not_reply_costs
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
     for (shell, cases) in SHELL_CASES {
-        let is_missing = Command::new(shell).arg("--version").stdout(Stdio::null()).status().is_err();
+        let is_missing = match *shell {
+            "bash-completion" => !Path::new(BASH_COMPLETION).exists(),
+            shell => Command::new(shell).arg("--version").stdout(Stdio::null()).status().is_err(),
+        };
         let missing = is_missing.then(|| format!("{shell} is not installed"));
         trials.extend(cases.iter().map(|case| crate::trial_with(Store::File, *case, missing.clone())));
     }
@@ -81,7 +88,7 @@ async fn run(fixture: &Fixture, shell: &str, arguments: &[&str], script: &str) -
 }
 
 fn in_directory(program: Program, fixture: &Fixture, directory: &TempDir) -> Program {
-    let bin = std::path::Path::new(env!("CARGO_BIN_EXE_turnlock")).parent().unwrap();
+    let bin = Path::new(env!("CARGO_BIN_EXE_turnlock")).parent().unwrap();
     let commands = directory.path().join("commands");
     std::fs::create_dir_all(&commands).unwrap();
     std::fs::copy("/bin/true", commands.join("hoist-cargo")).unwrap();
@@ -280,12 +287,7 @@ async fn bash_completes_commands_and_files_after_the_name(fixture: Fixture) {
 
 async fn bash_uses_completions_of_other_commands(fixture: Fixture) {
     let directory = TempDir::new();
-    let source = "/usr/share/bash-completion/bash_completion";
-    if !std::path::Path::new(source).exists() {
-        eprintln!("bash-completion is not installed: only commands and files are completed");
-        return;
-    }
-    let other = format!(". {source}; complete -W 'upwards downwards' lift;");
+    let other = format!(". {BASH_COMPLETION}; complete -W 'upwards downwards' lift;");
     let mut terminal = bash(&fixture, &directory, &other).await;
     let line = "turnlock run orders:42 -- lift down\t";
     type_lines(&mut terminal, &[(line, "<turnlock><run><orders:42><--><lift><downwards>")]).await;
