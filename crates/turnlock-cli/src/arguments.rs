@@ -8,12 +8,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 use turnlock::acl::Primitive;
 
 use crate::bench_arguments::BenchArguments;
+use crate::completers;
 use crate::duration;
 use crate::hold_arguments::HoldArguments;
+use crate::list_arguments::ListArguments;
 use crate::manual;
 use crate::run_arguments::RunArguments;
 use crate::status_arguments::StatusArguments;
@@ -39,7 +41,7 @@ pub(crate) struct StoreArguments {
     /// The store: file:PATH for the processes of one machine; redis://, rediss://, redis+sentinel:// or
     /// redis+cluster:// for many machines. The default is a file in your state directory
     #[arg(long, value_name = "URL", env = "TURNLOCK_STORE", hide_env_values = true, global = true)]
-    #[arg(help_heading = "Store")]
+    #[arg(help_heading = "Store", add = completers::store())]
     pub(crate) store: Option<String>,
     /// A file that contains the password of the store. Alternatively, set TURNLOCK_PASSWORD to the password itself
     #[arg(long, value_name = "FILE", global = true, help_heading = "Store")]
@@ -88,37 +90,11 @@ pub(crate) struct LsArguments {
     /// Print one JSON object per line
     #[arg(long)]
     pub(crate) json: bool,
-    /// List at most N locks
-    #[arg(long, value_name = "N", default_value = "1000", value_parser = at_least_one)]
-    pub(crate) limit: usize,
-    /// Order of the list: the longest held first, by name, the shortest lease first, or the most waiters first
-    #[arg(long, value_name = "BY", value_enum, default_value_t = SortBy::Name)]
-    pub(crate) sort: SortBy,
-    /// Only locks with a holder whose host, host:pid, label or owner id contains this text
-    #[arg(long, value_name = "TEXT", value_parser = value::text())]
-    pub(crate) holder: Option<String>,
-    /// Only locks that are held for longer than this
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
-    pub(crate) older_than: Option<Duration>,
-    /// Only locks of this kind
-    #[arg(long, value_name = "KIND", value_parser = PossibleValuesParser::new(KIND_NAMES))]
-    pub(crate) kind: Option<String>,
+    #[command(flatten)]
+    pub(crate) list: ListArguments,
     /// All columns, also if lines are longer than the terminal is wide
     #[arg(long, conflicts_with = "json")]
     pub(crate) wide: bool,
-}
-
-/// The kinds that a list can have, as it names them.
-pub(crate) const KIND_NAMES: [&str; 7] =
-    ["lock", "fair-lock", "fenced-lock", "spin-lock", "plain-lock", "read-write-lock", "permit-semaphore"];
-
-/// The order of a list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum SortBy {
-    Age,
-    Name,
-    Ttl,
-    Waiters,
 }
 
 /// Show one lock: its holders, lease and queue
@@ -127,7 +103,7 @@ pub(crate) enum SortBy {
 #[derive(Args, Debug)]
 pub(crate) struct ShowArguments {
     /// The exact name of the lock
-    #[arg(value_parser = value::text())]
+    #[arg(value_parser = value::text(), add = completers::lock_name())]
     pub(crate) name: String,
     /// Print one JSON object
     #[arg(long)]
@@ -139,22 +115,25 @@ pub(crate) struct ShowArguments {
 
 /// Watch locks change
 ///
-/// Redraws a table on a terminal; elsewhere, prints one line per change. Changes between two queries are missed. If the
-/// store does not reply, prints that and keeps trying. Ends on Ctrl-C.
+/// On a terminal, a full-screen view: the arrow keys select a lock, Enter shows it, / filters, s sorts, u unlocks, ? lists all
+/// keys, q quits. Elsewhere, and with --plain, prints one line per change. Changes between two queries are missed. If the store
+/// does not reply, reports that and keeps trying.
 #[derive(Args, Debug)]
 pub(crate) struct WatchArguments {
     /// The exact name of one lock; all locks by default
-    #[arg(value_parser = value::text())]
+    #[arg(value_parser = value::text(), add = completers::lock_name())]
     pub(crate) name: Option<String>,
     /// Print one JSON object per line for each lock that changes
     #[arg(long)]
     pub(crate) json: bool,
+    /// Print one line per change, also on a terminal
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) plain: bool,
     /// Time between two queries; less than 50ms counts as 50ms
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = watch_interval)]
     pub(crate) interval: Duration,
-    /// Show at most N locks
-    #[arg(long, value_name = "N", default_value = "1000", value_parser = at_least_one)]
-    pub(crate) limit: usize,
+    #[command(flatten)]
+    pub(crate) list: ListArguments,
 }
 
 /// Release a lock by force
@@ -164,7 +143,7 @@ pub(crate) struct WatchArguments {
 #[derive(Args, Debug)]
 pub(crate) struct UnlockArguments {
     /// The exact name of the lock
-    #[arg(value_parser = value::text())]
+    #[arg(value_parser = value::text(), add = completers::lock_name())]
     pub(crate) name: String,
     /// Required: the holder is not notified, and may keep running while the next holder starts
     #[arg(long, required = true)]
@@ -218,7 +197,8 @@ pub(crate) struct AclArguments {
 
 /// Print shell completions
 ///
-/// For example: turnlock completions bash > ~/.local/share/bash-completion/completions/turnlock
+/// For example: turnlock completions bash > ~/.local/share/bash-completion/completions/turnlock. In bash, zsh and fish, the names
+/// of locks are completed too: the store of the command line or of TURNLOCK_STORE is queried, for at most 300 ms.
 #[derive(Args, Debug)]
 pub(crate) struct CompletionsArguments {
     /// The shell
@@ -231,10 +211,6 @@ pub(crate) struct CompletionsArguments {
 /// For example: turnlock man | man -l -
 #[derive(Args, Debug)]
 pub(crate) struct ManArguments {}
-
-fn at_least_one(text: &str) -> Result<usize, String> {
-    text.parse().ok().filter(|number| *number > 0).ok_or_else(|| "give a number, at least 1".to_owned())
-}
 
 fn user_name(text: &str) -> Result<String, &'static str> {
     if text.is_empty() || text.contains(|character: char| character.is_whitespace() || character.is_control())

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::{duration, value};
+use crate::{completers, duration, value};
 
 /// The limit of Redisson, which counts in 32 bits with a sign.
 const MAX_PERMITS: u32 = i32::MAX.unsigned_abs();
@@ -75,6 +75,6 @@ pub(crate) struct LockArguments {
     #[arg(short, long, conflicts_with_all = ["json", "quiet"], help_heading = "Output")]
     pub(crate) verbose: bool,
     /// The name of the lock
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", add = completers::lock_name())]
     pub(crate) name: OsString,
 }

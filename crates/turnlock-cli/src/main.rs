@@ -3,12 +3,15 @@
 mod arguments;
 mod bench_arguments;
 mod commands;
+mod completers;
+mod completion;
 mod duration;
 mod escape;
 mod exit_code;
 mod flock_arguments;
 mod hold;
 mod hold_arguments;
+mod list_arguments;
 mod lock_arguments;
 mod manual;
 mod run;
@@ -24,6 +27,9 @@ use arguments::{Arguments, Command};
 use clap::{CommandFactory, FromArgMatches};
 
 fn main() -> ExitCode {
+    if let Some(code) = completion::reply() {
+        return code;
+    }
     let arguments = match parse() {
         Ok(arguments) => arguments,
         Err(error) if is_status() => return exit_code::report_usage_as(&error, commands::STATUS_UNKNOWN),

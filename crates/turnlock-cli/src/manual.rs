@@ -85,6 +85,10 @@ pub(crate) const SECTIONS: &[Section] = &[
                 "Hold the lock for ten minutes, or until a signal",
             ),
             ("turnlock ls 'orders:*'", "List locks and their holders"),
+            (
+                "turnlock watch --sort age",
+                "Follow locks in a full-screen view, the longest held first; ? lists the keys",
+            ),
             ("turnlock watch --json | jq -c 'select(.locked)'", "Follow locks as they are acquired"),
             (
                 "turnlock unlock --force orders:42 --if-owner OWNER --yes",

@@ -5,7 +5,7 @@ use clap::{Args, ValueEnum};
 
 use crate::flock_arguments::FlockArguments;
 use crate::lock_arguments::LockArguments;
-use crate::{duration, manual};
+use crate::{completers, duration, manual};
 
 /// Run a command under a lock
 #[derive(Args, Debug)]
@@ -27,7 +27,7 @@ pub(crate) struct RunArguments {
     #[arg(short = 'c', long = "command", value_name = "TEXT", conflicts_with = "command")]
     pub(crate) shell_command: Option<OsString>,
     /// The command and its arguments, run without a shell
-    #[arg(trailing_var_arg = true, value_name = "COMMAND")]
+    #[arg(trailing_var_arg = true, value_name = "COMMAND", add = completers::command())]
     pub(crate) command: Vec<OsString>,
 }
 

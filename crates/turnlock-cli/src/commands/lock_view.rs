@@ -261,7 +261,7 @@ pub(super) mod tests {
     fn a_list_can_be_filtered_by_every_kind_that_it_has() {
         let kinds =
             [Kind::Lock, Kind::Fair, Kind::Fenced, Kind::Spin, Kind::Plain, Kind::Read, Kind::Permits];
-        assert_eq!(kinds.map(kind_name), crate::arguments::KIND_NAMES);
+        assert_eq!(kinds.map(kind_name), crate::list_arguments::KIND_NAMES);
     }
 
     #[test]

@@ -2,9 +2,9 @@
 
 mod acl;
 mod bench;
-mod change_tracker;
 mod doctor;
 mod lock_holders;
+mod lock_list;
 mod lock_view;
 mod ls;
 mod man;
@@ -17,16 +17,14 @@ mod stop_signal;
 mod table;
 mod unlock;
 mod watch;
-mod watch_output;
 
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::CommandFactory;
 use turnlock::{Builder, Client, Error};
 
-use crate::arguments::{Arguments, CompletionsArguments, StoreArguments};
-use crate::store;
+use crate::arguments::{CompletionsArguments, StoreArguments};
+use crate::{completion, store};
 
 pub(crate) use acl::acl;
 pub(crate) use bench::bench;
@@ -56,8 +54,6 @@ fn reject_memory(arguments: &StoreArguments) -> Result<(), Error> {
 
 /// `turnlock completions`: prints the completion script of a shell.
 pub(crate) fn completions(arguments: &CompletionsArguments) -> anyhow::Result<ExitCode> {
-    let mut script = Vec::new();
-    clap_complete::generate(arguments.shell, &mut Arguments::command(), "turnlock", &mut script);
-    std::io::stdout().write_all(&script)?;
+    std::io::stdout().write_all(&completion::script(arguments.shell))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -15,7 +15,9 @@ use crate::timestamp::{kept_until, rfc_3339};
 /// Exit code of `--check` if the lock is free.
 const FREE: u8 = 1;
 
-const FIELD_STYLE: Style = Style::new().bold();
+pub(super) const FIELD_STYLE: Style = Style::new().bold();
+/// The width of the names of fields, with the space after them.
+pub(super) const FIELD_WIDTH: usize = 8;
 
 /// `turnlock show`: prints all that is known of one lock.
 pub(crate) async fn show(store: &StoreArguments, arguments: ShowArguments) -> anyhow::Result<ExitCode> {
@@ -34,51 +36,57 @@ pub(crate) async fn show(store: &StoreArguments, arguments: ShowArguments) -> an
 }
 
 /// Writes the lock as text, one field per line.
-pub(super) fn write(out: &mut impl Write, lock: &LockView, now: SystemTime) -> io::Result<()> {
-    field(out, "name", &escape(&lock.name))?;
+fn write(out: &mut impl Write, lock: &LockView, now: SystemTime) -> io::Result<()> {
+    for (name, text) in fields(lock, now) {
+        writeln!(out, "{FIELD_STYLE}{name:FIELD_WIDTH$}{FIELD_STYLE:#}{text}")?;
+    }
+    Ok(())
+}
+
+/// The fields of the lock, each a line of text. A field of several lines has its name on the first one.
+pub(super) fn fields(lock: &LockView, now: SystemTime) -> Vec<(&'static str, String)> {
+    let mut fields = vec![("name", escape(&lock.name))];
     if let Some(kind) = lock.kind {
-        field(out, "kind", kind)?;
+        fields.push(("kind", kind.to_owned()));
     }
     if lock.holders.is_empty() && lock.available.is_none() {
-        field(out, "held by", "none")?;
+        fields.push(("held by", "none".to_owned()));
     }
     for (index, holder) in lock.holders.iter().enumerate() {
-        field(out, if index == 0 { "held by" } else { "" }, &holder_line(holder, now))?;
-        field(out, "", &format!("owner {}", escape(&holder.owner)))?;
+        fields.push((if index == 0 { "held by" } else { "" }, holder_line(holder, now)));
+        fields.push(("", format!("owner {}", escape(&holder.owner))));
         if let Some(since) = holder.since {
             let held_for = format_short(now.duration_since(since).unwrap_or_default());
-            field(out, "", &format!("since {}, for {held_for}", rfc_3339(since)))?;
+            fields.push(("", format!("since {}, for {held_for}", rfc_3339(since))));
         }
         if let Some(ttl) = holder.ttl {
             let unless_renewed = if holder.kept_until.is_none() { " unless renewed" } else { "" };
-            field(out, "", &format!("expires in {}{unless_renewed}", format_short(ttl)))?;
+            fields.push(("", format!("expires in {}{unless_renewed}", format_short(ttl))));
         }
     }
     match lock.ttl {
-        Some(ttl) => field(out, "ttl", &format_short(ttl))?,
+        Some(ttl) => fields.push(("ttl", format_short(ttl))),
         // Permits expire one by one.
         None if lock.locked && lock.holders.iter().all(|holder| holder.ttl.is_none()) => {
-            field(out, "ttl", "no expiry")?;
+            fields.push(("ttl", "no expiry".to_owned()));
         }
         None => {}
     }
-    if let Some(token) = lock.token {
-        field(out, "token", &token.to_string())?;
-    }
+    fields.extend(lock.token.map(|token| ("token", token.to_string())));
     if let Some(number) = lock.available {
         let text = match number {
             // The number of permits was lowered.
             ..0 => format!("0, and {} held above the limit", number.unsigned_abs()),
             0.. => number.to_string(),
         };
-        field(out, if lock.kind == Some("latch") { "count" } else { "free" }, &text)?;
+        fields.push((if lock.kind == Some("latch") { "count" } else { "free" }, text));
     }
     for (index, waiter) in lock.queue.iter().enumerate() {
         let identity = owner_name::identity(waiter.host.as_deref(), waiter.pid, waiter.label.as_deref());
         let line = format!("{}. {}", index + 1, owner_name::short(identity.as_deref(), &waiter.owner));
-        field(out, if index == 0 { "queue" } else { "" }, &line)?;
+        fields.push((if index == 0 { "queue" } else { "" }, line));
     }
-    Ok(())
+    fields
 }
 
 /// Formats a holder: its identity, mode and hold count, and until when the lock is kept.
@@ -98,10 +106,6 @@ pub(super) fn holder_line(holder: &HolderView, now: SystemTime) -> String {
         0 | 1 => format!("{identity}{mode}"),
         count => format!("{identity}{mode}, {count} times"),
     }
-}
-
-fn field(out: &mut impl Write, name: &str, text: &str) -> io::Result<()> {
-    writeln!(out, "{FIELD_STYLE}{name:8}{FIELD_STYLE:#}{text}")
 }
 
 #[cfg(test)]

@@ -1,3 +1,5 @@
+use std::borrow::Borrow;
+use std::ops::Range;
 use std::time::SystemTime;
 
 use anstyle::{AnsiColor, Style};
@@ -8,7 +10,7 @@ use crate::duration::format_short;
 use crate::escape::escape;
 
 /// A table of locks with one row per holder.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Table {
     rows: Vec<[Cell; COLUMNS]>,
 }
@@ -55,12 +57,22 @@ impl Table {
         Self { rows: locks.iter().flat_map(|lock| rows(lock, now)).collect() }
     }
 
+    /// Builds a table with one row per lock, which shows the first holder and the number of holders.
+    pub(super) fn one_row_each<L: Borrow<LockView>>(locks: &[L], now: SystemTime) -> Self {
+        Self { rows: locks.iter().map(|lock| one_row(lock.borrow(), now)).collect() }
+    }
+
     /// Formats the table in lines of at most `width` columns. Empty columns are omitted.
     pub(super) fn lines(&self, width: Option<usize>) -> Vec<String> {
+        self.lines_of(0..self.rows.len(), width)
+    }
+
+    /// Formats the headings and some of the rows. The widths of the columns are those of the whole table.
+    pub(super) fn lines_of(&self, rows: Range<usize>, width: Option<usize>) -> Vec<String> {
         let headings = HEADINGS.map(|heading| Cell::new(heading, HEADING));
         let widths = self.widths(width);
         let line = |row: &[Cell; COLUMNS]| self::line(row, &widths, width);
-        std::iter::once(&headings).chain(&self.rows).map(line).collect()
+        std::iter::once(&headings).chain(&self.rows[rows]).map(line).collect()
     }
 
     /// The width of each column; `None` for an omitted one.
@@ -104,18 +116,19 @@ impl Cell {
     }
 }
 
-/// The rows of one lock. The first row has the fields of the lock and its first holder.
-fn rows(lock: &LockView, now: SystemTime) -> Vec<[Cell; COLUMNS]> {
-    let mut holders = lock.holders.iter();
-    let mut first = holders.next().map_or_else(no_holder_cells, |holder| holder_cells(holder, lock, now));
-    first[NAME] = Cell::new(escape(&lock.name), NAMED);
-    first[KIND] = Cell::plain(lock.kind.unwrap_or_default());
-    if !lock.queue.is_empty() {
-        first[QUEUE] = Cell::new(lock.queue.len().to_string(), WAITING);
+/// The first row of a lock, and the number of its holders.
+fn one_row(lock: &LockView, now: SystemTime) -> [Cell; COLUMNS] {
+    let mut row = first_row(lock, now);
+    if lock.holders.len() > 1 {
+        row[HELD_BY].text = format!("{} holders: {}", lock.holders.len(), row[HELD_BY].text);
     }
-    first[TOKEN] = Cell::plain(lock.token.map(|token| token.to_string()).unwrap_or_default());
-    first[FREE] = Cell::plain(lock.available.map(|free| free.to_string()).unwrap_or_default());
-    let mut rows = vec![first];
+    row
+}
+
+/// The rows of one lock, one per holder.
+fn rows(lock: &LockView, now: SystemTime) -> Vec<[Cell; COLUMNS]> {
+    let mut holders = lock.holders.iter().skip(1);
+    let mut rows = vec![first_row(lock, now)];
     rows.extend(holders.by_ref().take(MAX_HOLDERS - 1).map(|holder| holder_cells(holder, lock, now)));
     let hidden = holders.count();
     if hidden > 0 {
@@ -124,6 +137,20 @@ fn rows(lock: &LockView, now: SystemTime) -> Vec<[Cell; COLUMNS]> {
         rows.push(more);
     }
     rows
+}
+
+/// The row with the fields of the lock and its first holder.
+fn first_row(lock: &LockView, now: SystemTime) -> [Cell; COLUMNS] {
+    let mut first =
+        lock.holders.first().map_or_else(no_holder_cells, |holder| holder_cells(holder, lock, now));
+    first[NAME] = Cell::new(escape(&lock.name), NAMED);
+    first[KIND] = Cell::plain(lock.kind.unwrap_or_default());
+    if !lock.queue.is_empty() {
+        first[QUEUE] = Cell::new(lock.queue.len().to_string(), WAITING);
+    }
+    first[TOKEN] = Cell::plain(lock.token.map(|token| token.to_string()).unwrap_or_default());
+    first[FREE] = Cell::plain(lock.available.map(|free| free.to_string()).unwrap_or_default());
+    first
 }
 
 fn no_holder_cells() -> [Cell; COLUMNS] {

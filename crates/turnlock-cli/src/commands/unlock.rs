@@ -2,9 +2,9 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-use turnlock::{Client, Holder, Inspection, Kind, OwnerId, Role};
+use turnlock::{Client, Error, Holder, Inspection, Kind, OwnerId, Role};
 
-use super::lock_view::LockView;
+use super::lock_view::{HolderView, LockView};
 use super::show;
 use crate::arguments::{StoreArguments, UnlockArguments};
 use crate::escape::escape;
@@ -12,6 +12,9 @@ use crate::exit_code;
 
 /// Exit code if the lock is not held, is held by another owner, or the user declined.
 const NOT_UNLOCKED: u8 = 1;
+
+/// What to know before a confirmation.
+pub(super) const WARNING: &str = "The holder is not notified, and may keep running alongside the next one.";
 
 /// `turnlock unlock`: releases a lock by force.
 pub(crate) async fn unlock(store: &StoreArguments, arguments: UnlockArguments) -> anyhow::Result<ExitCode> {
@@ -27,17 +30,14 @@ pub(crate) async fn unlock(store: &StoreArguments, arguments: UnlockArguments) -
     let Some(mut lock) = client.inspect(&arguments.name).await? else {
         return not_unlocked(&format!("{name} is not held"));
     };
-    if matches!(lock.kind, Kind::Semaphore | Kind::Latch) {
-        return not_unlocked(&format!("{name} is a semaphore or latch: it has no holders"));
+    if let Some(reason) = cannot_unlock(&lock) {
+        return not_unlocked(&reason);
     }
     if let Some(owner) = &only_owner {
         lock.holders.retain(|holder| holder.owner == *owner);
-    }
-    if lock.holders.is_empty() {
-        return not_unlocked(&match &only_owner {
-            None => format!("{name} is not held"),
-            Some(owner) => format!("{name} is not held by owner {}", escape(owner.as_str())),
-        });
+        if lock.holders.is_empty() {
+            return not_unlocked(&format!("{name} is not held by owner {}", escape(owner.as_str())));
+        }
     }
     print_holders(&client, &lock).await?;
     if !arguments.yes && !tokio::task::spawn_blocking(confirm).await?? {
@@ -45,15 +45,38 @@ pub(crate) async fn unlock(store: &StoreArguments, arguments: UnlockArguments) -
     }
     // The confirmation is valid only for the holders that were shown.
     let only_shown_holders = only_owner.is_some() || !arguments.yes || lock.kind == Kind::Permits;
-    let mut was_held = false;
-    for (kind, owner) in targets(&lock, only_shown_holders) {
-        was_held |= client.force_unlock(kind, &arguments.name, owner).await?;
+    match release(&client, &lock, only_shown_holders).await? {
+        Ok(unlocked) => writeln!(anstream::stderr(), "{unlocked}")?,
+        Err(reason) => return not_unlocked(&reason),
     }
-    if !was_held {
-        return not_unlocked(&format!("{name} was released meanwhile, or has another holder now"));
-    }
-    writeln!(anstream::stderr(), "{name} was unlocked by force")?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Why the lock cannot be released by force, if it cannot.
+pub(super) fn cannot_unlock(lock: &Inspection) -> Option<String> {
+    let name = escape(&lock.name);
+    if matches!(lock.kind, Kind::Semaphore | Kind::Latch) {
+        return Some(format!("{name} is a semaphore or latch: it has no holders"));
+    }
+    lock.holders.is_empty().then(|| format!("{name} is not held"))
+}
+
+/// Releases the lock for its holders. Returns a sentence: that it was unlocked, or why not.
+pub(super) async fn release(
+    client: &Client,
+    lock: &Inspection,
+    only_shown_holders: bool,
+) -> Result<Result<String, String>, Error> {
+    let name = escape(&lock.name);
+    let mut was_held = false;
+    for (kind, owner) in targets(lock, only_shown_holders) {
+        was_held |= client.force_unlock(kind, &lock.name, owner).await?;
+    }
+    Ok(if was_held {
+        Ok(format!("{name} was unlocked by force"))
+    } else {
+        Err(format!("{name} was released meanwhile, or has another holder now"))
+    })
 }
 
 /// The holds to release: those of the shown holders, or all holds of a side of the lock.
@@ -77,22 +100,26 @@ fn targets(lock: &Inspection, only_shown_holders: bool) -> Vec<(Kind, Option<&Ow
 async fn print_holders(client: &Client, lock: &Inspection) -> anyhow::Result<()> {
     let mut err = anstream::stderr().lock();
     for view in LockView::load(client, vec![lock.clone()]).await? {
-        for holder in &view.holders {
-            let owner = escape(&holder.owner);
-            writeln!(
-                err,
-                "{} is held by {}, owner {owner}",
-                escape(&view.name),
-                show::holder_line(holder, SystemTime::now())
-            )?;
+        for line in holder_lines(&view) {
+            writeln!(err, "{line}")?;
         }
     }
     Ok(())
 }
 
+/// A sentence for each holder, with its full owner id.
+pub(super) fn holder_lines(lock: &LockView) -> Vec<String> {
+    let now = SystemTime::now();
+    let line = |holder: &HolderView| {
+        let owner = escape(&holder.owner);
+        format!("{} is held by {}, owner {owner}", escape(&lock.name), show::holder_line(holder, now))
+    };
+    lock.holders.iter().map(line).collect()
+}
+
 fn confirm() -> io::Result<bool> {
     let mut err = anstream::stderr();
-    write!(err, "The holder is not notified, and may keep running alongside the next one. Unlock? [y/N] ")?;
+    write!(err, "{WARNING} Unlock? [y/N] ")?;
     err.flush()?;
     let mut reply = String::new();
     io::stdin().lock().read_line(&mut reply)?;

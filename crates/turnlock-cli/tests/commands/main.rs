@@ -4,6 +4,7 @@
 
 mod bench;
 mod closed_stdout;
+mod completions;
 mod errors;
 mod fixture;
 mod force_unlock;
@@ -19,6 +20,8 @@ mod terminal;
 mod terminal_output;
 mod untrusted_names;
 mod watch;
+mod watch_keys;
+mod watch_terminal;
 mod without_store;
 
 use std::pin::Pin;
@@ -51,9 +54,12 @@ fn main() {
         json_schema::CASES,
         kept_locks::CASES,
         watch::CASES,
+        watch_keys::CASES,
+        watch_terminal::CASES,
         force_unlock::CASES,
         terminal_output::CASES,
         closed_stdout::CASES,
+        completions::CASES,
         bench::CASES,
         status::CASES,
     ];
@@ -61,7 +67,13 @@ fn main() {
     for store in STORES {
         trials.extend(common.concat().into_iter().map(|case| trial(*store, case)));
     }
-    for cases in [errors::CASES, bench::CASES_ON_REDIS, status::CASES_ON_REDIS] {
+    for cases in [
+        errors::CASES,
+        bench::CASES_ON_REDIS,
+        status::CASES_ON_REDIS,
+        watch_terminal::REDIS_CASES,
+        completions::REDIS_CASES,
+    ] {
         trials.extend(cases.iter().map(|case| trial(Store::Redis, *case)));
     }
     // Each starts servers of its own.
@@ -69,14 +81,20 @@ fn main() {
         let title = format!("deployments::{name}");
         turnlock_testkit::trial(&title, Store::Redis.missing(), LIMIT, case)
     }));
+    trials.extend(completions::trials());
     trials.extend(json_schema::DOCUMENT_CASES.iter().map(|case| trial(Store::Memory, *case)));
     trials.extend(without_store::CASES.iter().map(|case| trial(Store::Memory, *case)));
     turnlock_testkit::run(&Arguments::from_args(), trials).exit();
 }
 
-fn trial(store: Store, (name, case): Case) -> Trial {
+fn trial(store: Store, case: Case) -> Trial {
+    trial_with(store, case, None)
+}
+
+/// A trial that is ignored if something is missing.
+fn trial_with(store: Store, (name, case): Case, missing: Option<String>) -> Trial {
     let title = format!("{}::{name}", store.name());
-    turnlock_testkit::trial(&title, store.missing(), LIMIT, move || async move {
+    turnlock_testkit::trial(&title, store.missing().or(missing), LIMIT, move || async move {
         case(Fixture::new(store).await).await;
     })
 }

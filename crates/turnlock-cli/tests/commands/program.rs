@@ -1,4 +1,5 @@
 use std::ffi::OsStr;
+use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -23,7 +24,12 @@ pub(crate) struct Ended {
 
 impl Program {
     pub(crate) fn new(arguments: &[&str]) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_turnlock"));
+        Self::of(env!("CARGO_BIN_EXE_turnlock"), arguments)
+    }
+
+    /// Another program, in the environment of the program under test.
+    pub(crate) fn of(program: &str, arguments: &[&str]) -> Self {
+        let mut command = Command::new(program);
         command.args(arguments).kill_on_drop(true).stdin(Stdio::null());
         for variable in
             ["TURNLOCK_STORE", "TURNLOCK_PASSWORD", "NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "CI"]
@@ -42,6 +48,17 @@ impl Program {
 
     pub(crate) fn with_env(mut self, variable: &str, value: &str) -> Self {
         self.0.env(variable, value);
+        self
+    }
+
+    /// Starts it in a process group of its own, so that it can stop its group.
+    pub(crate) fn in_own_group(mut self) -> Self {
+        self.0.process_group(0);
+        self
+    }
+
+    pub(crate) fn in_directory(mut self, directory: &Path) -> Self {
+        self.0.current_dir(directory);
         self
     }
 

@@ -1,4 +1,4 @@
-//! Output on a terminal: colours, widths, the confirmation prompt, the live table.
+//! Output on a terminal: colours, widths, the confirmation prompt.
 
 use unicode_width::UnicodeWidthStr;
 
@@ -12,8 +12,6 @@ pub(crate) const CASES: &[Case] = cases![
     eighty_columns_show_the_whole_name_and_holder,
     unlock_asks_for_confirmation,
     a_holder_that_was_not_shown_is_not_unlocked,
-    watch_redraws_the_table_and_restores_the_terminal,
-    watch_restores_the_terminal_while_it_is_stopped,
     bench_shows_a_progress_bar,
 ];
 
@@ -87,38 +85,6 @@ async fn a_holder_that_was_not_shown_is_not_unlocked(fixture: Fixture) {
     let (ended, text) = terminal.end().await;
     assert_eq!(ended, Some(1), "{text}");
     second.unlock().await.unwrap();
-}
-
-async fn watch_redraws_the_table_and_restores_the_terminal(fixture: Fixture) {
-    let client = fixture.client("holder").await;
-    let guard = client.lock("first").lock().await.unwrap();
-    let terminal = Terminal::start(fixture.program(&["watch", "--interval", "50ms"]), 80);
-    terminal.shows("first").await;
-    guard.unlock().await.unwrap();
-    let _guard = client.lock("second").lock().await.unwrap();
-    terminal.shows("second").await;
-    terminal.signal("-INT").await;
-    let (code, text) = terminal.end().await;
-    assert_eq!(code, Some(130), "{text:?}");
-    assert!(text.starts_with("\u{1b}[?1049h\u{1b}[?25l"), "{text:?}");
-    assert!(text.ends_with("\u{1b}[?25h\u{1b}[?1049l"), "{text:?}");
-}
-
-async fn watch_restores_the_terminal_while_it_is_stopped(fixture: Fixture) {
-    const LEAVE: &str = "\u{1b}[?25h\u{1b}[?1049l";
-    let client = fixture.client("holder").await;
-    let _guard = client.lock("first").lock().await.unwrap();
-    let terminal = Terminal::start(fixture.program(&["watch", "--interval", "50ms"]), 80);
-    terminal.shows("first").await;
-    // As Ctrl-Z.
-    terminal.signal("-TSTP").await;
-    terminal.shows(LEAVE).await;
-    assert!(terminal.text().ends_with(LEAVE), "{:?}", terminal.text());
-    terminal.signal("-CONT").await;
-    terminal.shows(&format!("{LEAVE}\u{1b}[?1049h\u{1b}[?25l")).await;
-    terminal.signal("-INT").await;
-    let (code, text) = terminal.end().await;
-    assert!(code == Some(130) && text.ends_with(LEAVE), "{text:?}");
 }
 
 async fn bench_shows_a_progress_bar(fixture: Fixture) {
