@@ -6,7 +6,8 @@ use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 
 use rustix::process::Signal;
-use tokio::process::Command;
+use tokio::io::AsyncReadExt;
+use tokio::process::{Child, Command};
 use turnlock_testkit::{eventually, within};
 
 use super::start_hold;
@@ -44,18 +45,20 @@ async fn closing_a_pipe_releases_the_lock(fixture: Fixture) {
     assert!(fixture.is_free(&[]).await);
 }
 
-/// Starts a hold with this standard input, and waits until it has the lock.
-async fn start_with(fixture: &Fixture, stdin: Stdio) -> tokio::process::Child {
+/// Starts a hold with this standard input, waits until it has printed its line, and closes its standard output.
+async fn start_with(fixture: &Fixture, stdin: Stdio) -> Child {
     let mut command = fixture.hold_command(&[]);
-    command.stdin(stdin).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
-    let child = command.spawn().unwrap();
-    let lock = fixture.client().await.lock(&fixture.name);
-    eventually("the lock is held", ms(20_000), async || lock.is_locked().await.unwrap()).await;
+    command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    let mut child = command.spawn().unwrap();
+    let mut start = [0; 5];
+    let mut stdout = child.stdout.take().unwrap();
+    within(ms(20_000), "the line", stdout.read_exact(&mut start)).await.unwrap();
+    assert_eq!(&start, b"held ");
     child
 }
 
 /// Waits for the exit code and standard error of a hold.
-async fn end_of(child: tokio::process::Child) -> (Option<i32>, String) {
+async fn end_of(child: Child) -> (Option<i32>, String) {
     let output = within(ms(20_000), "the hold ends", child.wait_with_output()).await.unwrap();
     (output.status.code(), String::from_utf8(output.stderr).unwrap())
 }
@@ -142,18 +145,10 @@ async fn a_closed_standard_output_releases_the_lock(fixture: Fixture) {
 }
 
 async fn a_reader_that_leaves_after_the_line_ends_nothing(fixture: Fixture) {
-    let mut command = fixture.hold_command(&[]);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
-    let mut child = command.spawn().unwrap();
-    let mut line = [0; 5];
-    let mut stdout = child.stdout.take().unwrap();
-    let read = tokio::io::AsyncReadExt::read_exact(&mut stdout, &mut line);
-    within(ms(20_000), "the line", read).await.unwrap();
-    drop(stdout);
+    let mut child = start_with(&fixture, Stdio::piped()).await;
     assert!(!fixture.is_free(&[]).await);
     drop(child.stdin.take());
-    let status = within(ms(20_000), "the hold ends", child.wait()).await.unwrap();
-    assert_eq!(status.code(), Some(0));
+    assert_eq!(end_of(child).await, (Some(0), String::new()));
 }
 
 async fn a_full_standard_output_delays_no_signal(fixture: Fixture) {

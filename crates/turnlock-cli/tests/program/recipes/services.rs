@@ -91,17 +91,18 @@ pub(super) async fn a_bound_service_is_active_on_one_machine(fixture: Fixture) {
         ("billing-lock.service", "billing-lock.service")
     );
     let store = setting(&unit, "Environment").split_once('=').unwrap();
-    let start = |who: usize| {
+    let start = |who: usize, flag: &str| {
         let path = recipe.file(&format!("notify-{who}"));
         let socket = UnixDatagram::bind(&path).unwrap();
         // The standard input of a unit is /dev/null.
         let argv = exec_start(&unit).join(" ");
         let variables = [store, ("NOTIFY_SOCKET", path.to_str().unwrap())];
-        (recipe.shell("sh", &format!("exec {argv} </dev/null"), &variables, who), socket)
+        (recipe.shell("sh", &format!("exec {argv} {flag} </dev/null"), &variables, who), socket)
     };
-    let (first, first_socket) = start(1);
+    let (first, first_socket) = start(1, "");
     ready(&first_socket).await;
-    let (second, second_socket) = start(2);
+    let (mut second, second_socket) = start(2, "--json");
+    second.event_named("waiting").await;
     // Stopped on the first machine: the second one is active.
     second_socket.set_nonblocking(true).unwrap();
     assert!(second_socket.recv(&mut [0; 100]).is_err(), "two machines are active");
@@ -109,7 +110,7 @@ pub(super) async fn a_bound_service_is_active_on_one_machine(fixture: Fixture) {
     assert_eq!(first.finish().await, (0, String::new()));
     ready(&second_socket).await;
     second.signal(Signal::TERM);
-    assert_eq!(second.finish().await, (0, String::new()));
+    assert_eq!(second.code().await, 0);
 }
 
 pub(super) async fn a_script_holds_the_lock_for_some_of_its_steps(fixture: Fixture) {
