@@ -9,6 +9,7 @@ mod manual;
 mod run;
 mod run_arguments;
 mod store;
+mod system_store;
 
 use std::process::ExitCode;
 
@@ -16,7 +17,7 @@ use arguments::{Arguments, Command};
 use clap::Parser;
 
 fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
+    let arguments = match Arguments::try_parse().and_then(store::select) {
         Ok(arguments) => arguments,
         Err(error) => return exit_code::report_usage(&error),
     };

@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn a_memory_store_is_shared_by_name() {
         let shared_url = |url: &str| {
-            let arguments = StoreArguments { store: Some(url.to_owned()), password_file: None };
+            let arguments = StoreArguments { store: Some(url.to_owned()), ..StoreArguments::default() };
             shared(&arguments).store.unwrap()
         };
         assert_eq!(shared_url("memory://"), "memory://turnlock-bench");
