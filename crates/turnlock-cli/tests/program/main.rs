@@ -10,6 +10,7 @@ mod redisson;
 mod run;
 mod store;
 mod terminal;
+mod users;
 
 use std::time::Duration;
 
@@ -45,6 +46,7 @@ fn main() {
             trials.extend(cases.iter().map(|case| trial(store, "run", *case, missing.clone())));
         }
     }
+    trials.extend(users::trials());
     let mut arguments = Arguments::from_args();
     trials.extend(redisson::trials(&arguments));
     let cores = std::thread::available_parallelism().map_or(2, usize::from);
