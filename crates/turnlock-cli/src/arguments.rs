@@ -36,13 +36,17 @@ pub(crate) struct Arguments {
 }
 
 /// The store and its password.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Debug, Default)]
 pub(crate) struct StoreArguments {
     /// The store: file:PATH for the processes of one machine; redis://, rediss://, redis+sentinel:// or
-    /// redis+cluster:// for many machines. The default is a file in your state directory
-    #[arg(long, value_name = "URL", env = "TURNLOCK_STORE", hide_env_values = true, global = true)]
-    #[arg(help_heading = "Store", add = completers::store())]
+    /// redis+cluster:// for many machines. Alternatively, set TURNLOCK_STORE. The default is per user: a file in your state
+    /// directory, which does not exclude other users
+    #[arg(long, value_name = "URL", global = true, help_heading = "Store", add = completers::store())]
     pub(crate) store: Option<String>,
+    /// Use the store of this machine, file:/var/lib/turnlock/locks, which root and the members of group turnlock share.
+    /// Takes precedence over TURNLOCK_STORE
+    #[arg(long, global = true, conflicts_with = "store", help_heading = "Store")]
+    pub(crate) system: bool,
     /// A file that contains the password of the store. Alternatively, set TURNLOCK_PASSWORD to the password itself
     #[arg(long, value_name = "FILE", global = true, help_heading = "Store")]
     pub(crate) password_file: Option<PathBuf>,

@@ -18,6 +18,7 @@ mod run;
 mod run_arguments;
 mod status_arguments;
 mod store;
+mod system_store;
 mod timestamp;
 mod value;
 
@@ -30,7 +31,7 @@ fn main() -> ExitCode {
     if let Some(code) = completion::reply() {
         return code;
     }
-    let arguments = match parse() {
+    let arguments = match parse().and_then(store::select) {
         Ok(arguments) => arguments,
         Err(error) if is_status() => return exit_code::report_usage_as(&error, commands::STATUS_UNKNOWN),
         Err(error) => return exit_code::report_usage(&error),

@@ -35,7 +35,7 @@ pub(crate) const SECTIONS: &[Section] = &[
     Section {
         heading: "ENVIRONMENT",
         entries: &[
-            ("TURNLOCK_STORE", "The store, if --store is not given. Empty counts as not set"),
+            ("TURNLOCK_STORE", "The store, if neither --store nor --system is given. Empty counts as not set"),
             (
                 "TURNLOCK_PASSWORD",
                 "The password of the store, if --password-file is not given. Empty counts as not set",
@@ -62,6 +62,10 @@ pub(crate) const SECTIONS: &[Section] = &[
                 "$XDG_STATE_HOME/turnlock/locks.clients",
                 "One file for each process that uses the default store, which shows whether the process is alive",
             ),
+            (
+                "/var/lib/turnlock/locks",
+                "The store of --system. Its directory belongs to root and group turnlock, with mode 2750",
+            ),
         ],
     },
     Section {
@@ -69,7 +73,11 @@ pub(crate) const SECTIONS: &[Section] = &[
         entries: &[
             (
                 "turnlock run nightly -- ./backup.sh",
-                "One backup at a time on this machine; a second one waits",
+                "One backup of this user at a time on this machine; a second one waits",
+            ),
+            (
+                "turnlock --system run nightly -- ./backup.sh",
+                "One backup at a time on this machine, of all users",
             ),
             ("turnlock run -n nightly -- ./backup.sh", "A second backup does not wait: it exits with 1"),
             (

@@ -1,12 +1,49 @@
+use std::ffi::OsString;
+
+use clap::CommandFactory;
+use clap::error::ErrorKind;
 use turnlock::{Builder, Client, Error};
 
-use crate::arguments::StoreArguments;
+use crate::arguments::{Arguments, StoreArguments};
 use crate::escape::escape;
+use crate::system_store;
 
 /// Environment variable with the URL of the store.
 const STORE_VARIABLE: &str = "TURNLOCK_STORE";
 /// Environment variable with the password of the store.
 const PASSWORD_VARIABLE: &str = "TURNLOCK_PASSWORD";
+
+/// Selects the store: that of the command line, else that of the environment.
+pub(crate) fn select(mut arguments: Arguments) -> Result<Arguments, clap::Error> {
+    select_url(&mut arguments.store).map_err(|reason| {
+        // An option before the command and one after it are not seen together by clap.
+        Arguments::command().error(ErrorKind::ArgumentConflict, reason)
+    })?;
+    Ok(arguments)
+}
+
+/// Sets the URL of the store: that of the options, else that of the environment.
+pub(crate) fn select_url(store: &mut StoreArguments) -> Result<(), &'static str> {
+    store.store = url_of(store.store.take(), store.system, std::env::var_os(STORE_VARIABLE))?;
+    Ok(())
+}
+
+fn url_of(
+    option: Option<String>,
+    system: bool,
+    variable: Option<OsString>,
+) -> Result<Option<String>, &'static str> {
+    match (option, system) {
+        (Some(_), true) => Err("--system cannot be used with --store"),
+        (None, true) => Ok(Some(system_store::URL.to_owned())),
+        (Some(url), false) => Ok(Some(url)),
+        (None, false) => {
+            // An empty variable is one that a CI system has no value for. An empty option may be a mistake in a script.
+            let url = variable.filter(|url| !url.is_empty()).map(OsString::into_string).transpose();
+            url.map_err(|_| "the value of TURNLOCK_STORE is not UTF-8")
+        }
+    }
+}
 
 /// Connects to the store that the command line names.
 pub(crate) async fn connect(arguments: &StoreArguments, builder: Builder) -> anyhow::Result<Client> {
@@ -28,7 +65,6 @@ fn with_password(arguments: &StoreArguments, builder: Builder) -> Builder {
     match &arguments.password_file {
         Some(path) => builder.password_from_file(path),
         // A command under a lock inherits the variable, and may use a store that takes no password.
-        // An empty variable is one that a CI system has no value for.
         None if std::env::var_os(PASSWORD_VARIABLE).is_some_and(|password| !password.is_empty())
             && !is_local(arguments) =>
         {
@@ -40,6 +76,9 @@ fn with_password(arguments: &StoreArguments, builder: Builder) -> Builder {
 
 /// Connects, and names the flag or the environment variable of a wrong setting.
 async fn open(arguments: &StoreArguments, builder: Builder) -> anyhow::Result<Client> {
+    if arguments.system {
+        system_store::check()?;
+    }
     builder.connect(url(arguments)).await.map_err(|error| by_flag(error, arguments).into())
 }
 
@@ -105,12 +144,7 @@ fn has_scheme(arguments: &StoreArguments, expected: &str) -> bool {
 }
 
 fn url(arguments: &StoreArguments) -> &str {
-    match arguments.store.as_deref() {
-        // An empty variable counts as unset, and an empty option does not: it may be a mistake in a script.
-        Some("") if std::env::var_os(STORE_VARIABLE).is_some_and(|url| url.is_empty()) => "file:",
-        Some(url) => url,
-        None => "file:",
-    }
+    arguments.store.as_deref().unwrap_or("file:")
 }
 
 #[cfg(test)]
@@ -118,9 +152,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_option_takes_precedence_over_the_environment() {
+        let url = |option: Option<&str>, system, variable: Option<&str>| {
+            url_of(option.map(str::to_owned), system, variable.map(OsString::from))
+        };
+        let is = |url: &str| Ok(Some(url.to_owned()));
+        assert_eq!(url(None, false, None), Ok(None));
+        assert_eq!(url(None, false, Some("redis://a")), is("redis://a"));
+        assert_eq!(url(Some("redis://b"), false, Some("redis://a")), is("redis://b"));
+        assert_eq!(url(None, true, Some("redis://a")), is(system_store::URL));
+        assert!(url(Some("redis://b"), true, None).is_err());
+    }
+
+    #[test]
     fn parameters_of_the_url_are_found() {
         let sets = |url: &str| {
-            let arguments = StoreArguments { store: Some(url.to_owned()), password_file: None };
+            let arguments = StoreArguments { store: Some(url.to_owned()), ..StoreArguments::default() };
             url_sets(&arguments, "connect_timeout")
         };
         assert!(sets("redis://a?connect_timeout=1m") && sets("redis://a/1?b=c&connect_timeout=1m"));
@@ -129,7 +176,7 @@ mod tests {
 
     #[test]
     fn a_printed_url_has_no_user_no_password_and_no_parameters() {
-        let arguments = |url: &str| StoreArguments { store: Some(url.to_owned()), password_file: None };
+        let arguments = |url: &str| StoreArguments { store: Some(url.to_owned()), ..StoreArguments::default() };
         for (url, expected, has_password) in [
             ("redis://h:1/2", "redis://h:1/2", false),
             ("redis://:secret@h", "redis://h", true),
@@ -145,13 +192,13 @@ mod tests {
             assert_eq!(printable_url(&arguments(url)), expected);
             assert_eq!(super::has_password(&arguments(url)), has_password, "{url}");
         }
-        assert_eq!(printable_url(&StoreArguments { store: None, password_file: None }), "file:");
+        assert_eq!(printable_url(&StoreArguments::default()), "file:");
     }
 
     #[test]
     fn local_stores_are_recognized_by_their_scheme() {
         let memory_and_local = |url: Option<&str>| {
-            let arguments = StoreArguments { store: url.map(str::to_owned), password_file: None };
+            let arguments = StoreArguments { store: url.map(str::to_owned), ..StoreArguments::default() };
             (is_memory(&arguments), is_local(&arguments))
         };
         for memory in ["memory://", "Memory://", " memory://", "MEMORY:", "memory://file:"] {

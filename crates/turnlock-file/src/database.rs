@@ -14,6 +14,7 @@ use turnlock_store::{Failure, FoundKeys, Search, clock};
 
 use super::file_error::FileError;
 use super::file_table::{self, FileTable};
+use super::preparation::prepare;
 use super::presence::{self, Presence};
 use super::store_path::StorePath;
 use super::wakeups::Wakeups;
@@ -224,7 +225,7 @@ fn connect(
     store_path: &StorePath,
     presence: &Presence,
 ) -> Result<(Connection, Option<(u64, u64)>), FileError> {
-    /// One thread of a process at a time: see [`StorePath::prepare`].
+    /// One thread of a process at a time: see [`prepare`].
     static OPENING: Mutex<()> = Mutex::new(());
     let _guard = OPENING.lock();
     for times in 0.. {
@@ -239,7 +240,7 @@ fn connect(
 }
 
 fn connect_once(store_path: &StorePath, presence: &Presence) -> Result<Connection, FileError> {
-    store_path.prepare()?;
+    prepare(store_path)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(&store_path.database, flags)?;
     connection.busy_handler(Some(retry_busy))?;
@@ -248,7 +249,7 @@ fn connect_once(store_path: &StorePath, presence: &Presence) -> Result<Connectio
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let is_in_use = presence::remove_dead(store_path);
     schema::migrate(&transaction, boot::id().as_deref(), clock::both(), is_in_use)?;
-    schema::check_tables(&transaction)?;
+    schema::check_tables(&transaction, store_path)?;
     presence.ensure()?;
     schema::remove_dead_clients(&transaction, |client| presence::is_alive(store_path, client))?;
     transaction.commit().map_err(FileError::Commit)?;

@@ -7,6 +7,9 @@ use std::time::Duration;
 use rusqlite::ErrorCode;
 use turnlock_store::{Failure, FailureKind, OpenError, Sent, SettingError};
 
+use super::access_problem;
+use super::store_path::StorePath;
+
 /// Why a step on the file failed, before it is known to whom it is reported.
 #[derive(Debug)]
 pub(super) enum FileError {
@@ -21,6 +24,10 @@ pub(super) enum FileError {
     Failed(FailureKind),
     /// The path cannot have a store.
     BadPath(String),
+    /// A file of the store could do harm, or this process must not use it.
+    Denied(String),
+    /// Another process is creating the store.
+    Busy,
 }
 
 impl FileError {
@@ -52,15 +59,10 @@ impl FileError {
         }
     }
 
-    pub(super) fn into_failure(self, store_path: &dyn fmt::Display, sent: Sent) -> Failure {
+    pub(super) fn into_failure(self, store_path: &StorePath, sent: Sent) -> Failure {
         let in_doubt = matches!(self, Self::Commit(_) | Self::TimedOut(_)).then_some(sent);
         let kind = match self {
-            Self::Io(error) => match error.kind() {
-                io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-                    FailureKind::Denied(Arc::new(error))
-                }
-                _ => FailureKind::Unavailable(Arc::new(error)),
-            },
+            Self::Io(error) => of_io(error, store_path),
             Self::Sqlite(error) | Self::Commit(error) => of_sqlite(&error, store_path),
             Self::TimedOut(limit) => {
                 let text = format!("{store_path} was not read or written within {limit:?}");
@@ -68,12 +70,16 @@ impl FileError {
             }
             Self::Failed(kind) => kind,
             Self::BadPath(reason) => FailureKind::Unsupported(reason),
+            Self::Denied(reason) => {
+                FailureKind::Denied(Arc::new(io::Error::new(io::ErrorKind::PermissionDenied, reason)))
+            }
+            Self::Busy => busy(store_path),
         };
         Failure { kind, in_doubt, took_effect: false }
     }
 
     /// Converts this to the error of a store that was being opened.
-    pub(super) fn into_open_error(self, store_path: &dyn fmt::Display) -> OpenError {
+    pub(super) fn into_open_error(self, store_path: &StorePath) -> OpenError {
         match self {
             Self::BadPath(reason) => SettingError::new("url", reason).into(),
             _ => self.into_failure(store_path, Sent::never()).into(),
@@ -81,7 +87,11 @@ impl FileError {
     }
 
     pub(super) fn is_busy(&self) -> bool {
-        matches!(self, Self::Sqlite(error) | Self::Commit(error) if is_busy(error))
+        match self {
+            Self::Busy => true,
+            Self::Sqlite(error) | Self::Commit(error) => is_busy(error),
+            _ => false,
+        }
     }
 }
 
@@ -90,25 +100,45 @@ fn is_busy(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
-fn of_sqlite(error: &rusqlite::Error, store_path: &dyn fmt::Display) -> FailureKind {
-    let unavailable = |kind, text| FailureKind::Unavailable(Arc::new(io::Error::new(kind, text)));
+fn of_io(error: io::Error, store_path: &StorePath) -> FailureKind {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => access_problem::full_disk(store_path),
+        kind => access_problem::find(store_path).unwrap_or_else(|| match kind {
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                FailureKind::Denied(Arc::new(error))
+            }
+            _ => FailureKind::Unavailable(Arc::new(error)),
+        }),
+    }
+}
+
+fn of_sqlite(error: &rusqlite::Error, store_path: &StorePath) -> FailureKind {
+    let unknown = || {
+        let text = format!("{store_path}: {error}");
+        FailureKind::Unavailable(Arc::new(io::Error::other(text)))
+    };
     match error.sqlite_error_code() {
-        _ if is_busy(error) => unavailable(
-            io::ErrorKind::ResourceBusy,
-            format!(
-                "{store_path} is in use: another process kept it locked for too long, or is stopped; retry, or end that \
-                 process"
-            ),
-        ),
+        _ if is_busy(error) => busy(store_path),
         code if is_damage(code, error) => damaged(error, store_path),
         Some(ErrorCode::PermissionDenied | ErrorCode::ReadOnly | ErrorCode::CannotOpen) => {
-            let text = format!(
-                "no access to {store_path} ({error}): check the permissions of the file and of its directory"
-            );
-            FailureKind::Denied(Arc::new(io::Error::new(io::ErrorKind::PermissionDenied, text)))
+            access_problem::find(store_path).unwrap_or_else(|| {
+                let text = format!(
+                    "no access to {store_path} ({error}): check the permissions of the file and of its directory"
+                );
+                FailureKind::Denied(Arc::new(io::Error::new(io::ErrorKind::PermissionDenied, text)))
+            })
         }
-        _ => unavailable(io::ErrorKind::Other, format!("{store_path}: {error}")),
+        Some(ErrorCode::DiskFull) => access_problem::full_disk(store_path),
+        Some(ErrorCode::SystemIoFailure) => access_problem::find(store_path).unwrap_or_else(unknown),
+        _ => unknown(),
     }
+}
+
+fn busy(store_path: &StorePath) -> FailureKind {
+    let text = format!(
+        "{store_path} is in use: another process kept it locked for too long, or is stopped; retry, or end that process"
+    );
+    FailureKind::Unavailable(Arc::new(io::Error::new(io::ErrorKind::ResourceBusy, text)))
 }
 
 fn damaged(error: &rusqlite::Error, store_path: &dyn fmt::Display) -> FailureKind {

@@ -9,18 +9,26 @@
 //! | `presence` | shows whether a client is alive, by a file lock that ends with its process |
 //! | `boot` | detects a reboot, which ends all holds |
 //! | `wakeups`, `wake_pipe` | notify waiters of releases |
-//! | `store_path`, `file_system`, `schema` | the settings; find, check and create the file |
+//! | `store_path`, `preparation`, `file_system`, `schema` | the settings; find, check and create the file |
+//! | `access`, `store_directory`, `clients_directory` | who may use the store; create its files, safe against other users |
+//! | `access_problem`, `accounts` | explain why files cannot be used |
 
 #![cfg(unix)]
 #![forbid(unsafe_code)]
 
+mod access;
+mod access_problem;
+mod accounts;
 mod boot;
+mod clients_directory;
 mod database;
 mod file_error;
 mod file_system;
 mod file_table;
+mod preparation;
 mod presence;
 mod schema;
+mod store_directory;
 mod store_path;
 #[cfg(test)]
 mod tests;
@@ -48,6 +56,7 @@ use turnlock_store::{
 use database::Database;
 use file_error::FileError;
 use presence::Presence;
+use store_directory::StoreDirectory;
 pub use store_path::{FileSettings, StorePath};
 use wake_pipe::WakePipe;
 use wakeups::Wakeups;
@@ -169,8 +178,11 @@ impl Examination for File {
     ) -> BoxFuture<'a, Vec<Finding>> {
         let text = format!(
             "The store is the file {}, without a server to check. Its locks exclude only processes of this machine that \
-             use the same file. They end with their processes, and with a reboot.",
-            self.store_path
+             use the same file. They end with their processes, and with a reboot. {}",
+            self.store_path,
+            StoreDirectory::open(&self.store_path)
+                .and_then(|directory| directory.users())
+                .unwrap_or_default()
         );
         Box::pin(ready(vec![Finding::new(Level::Fine, Topic::Server, text)]))
     }

@@ -1,13 +1,16 @@
 use parking_lot::Mutex;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
 use turnlock_core::ClientId;
 use turnlock_core::planted::Bug;
 
+use super::clients_directory::ClientsDirectory;
+use super::file_error::FileError;
+use super::store_directory::StoreDirectory;
 use super::store_path::StorePath;
 use super::wake_pipe;
 
@@ -43,7 +46,7 @@ impl Presence {
     /// gone.
     ///
     /// Must be called within a transaction, so that no other client removes a file that is not locked yet.
-    pub(super) fn ensure(&self) -> io::Result<()> {
+    pub(super) fn ensure(&self) -> Result<(), FileError> {
         let path = path_of(&self.store_path, self.client);
         let mut state = self.state.lock();
         match &*state {
@@ -51,26 +54,26 @@ impl Presence {
             State::Locked(file) if is_at(file, &path) => return Ok(()),
             State::NotLocked | State::Locked(_) => {}
         }
-        let open = || OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
-        let file = match open() {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                self.store_path.create_clients_directory()?;
-                open()?
-            }
-            outcome => outcome?,
-        };
-        self.store_path.chown_to_store_owner(&path);
-        flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-        *state = State::Locked(file);
+        *state = State::Locked(self.create().map_err(FileError::at(&path))?);
         Ok(())
+    }
+
+    fn create(&self) -> io::Result<File> {
+        let directory = StoreDirectory::open(&self.store_path)?;
+        directory.create_clients()?;
+        let file = directory.clients()?.create_file(&self.client.to_string())?;
+        flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        Ok(file)
     }
 
     /// Removes the file for good.
     pub(super) fn end(&self) {
         let mut state = self.state.lock();
         // Removed while it is locked, so that no other client removes it at the same time.
-        if let State::Locked(_) = *state {
-            remove(&self.store_path, self.client);
+        if let State::Locked(_) = *state
+            && let Ok(clients) = ClientsDirectory::open(&self.store_path)
+        {
+            remove(&clients, self.client);
         }
         *state = State::Ended;
     }
@@ -78,10 +81,17 @@ impl Presence {
 
 /// Returns `false` if the client is certainly dead.
 pub(super) fn is_alive(store_path: &StorePath, client: ClientId) -> bool {
+    match ClientsDirectory::open(store_path) {
+        Ok(clients) => is_alive_in(&clients, client),
+        Err(error) => !Bug::PresenceIgnored.is_planted() && error.kind() != io::ErrorKind::NotFound,
+    }
+}
+
+fn is_alive_in(clients: &ClientsDirectory, client: ClientId) -> bool {
     if Bug::PresenceIgnored.is_planted() {
         return false;
     }
-    match File::open(path_of(store_path, client)) {
+    match clients.open_file(&client.to_string(), OFlags::RDONLY) {
         Err(error) => error.kind() != io::ErrorKind::NotFound,
         // A shared lock, so that two clients that check at the same time do not find each other's lock.
         Ok(file) => flock(&file, FlockOperation::NonBlockingLockShared).is_err(),
@@ -92,21 +102,21 @@ pub(super) fn is_alive(store_path: &StorePath, client: ClientId) -> bool {
 ///
 /// Must be called within a transaction: see [`Presence::ensure`].
 pub(super) fn remove_dead(store_path: &StorePath) -> bool {
-    let entries = fs::read_dir(&store_path.clients).into_iter().flatten().flatten();
-    let clients = entries.filter_map(|entry| ClientId::from_wire(entry.file_name().to_str()?));
+    let Ok(directory) = ClientsDirectory::open(store_path) else { return false };
+    let clients = directory.names().filter_map(|name| ClientId::from_wire(&name));
     let (alive, dead): (Vec<_>, Vec<_>) =
-        clients.take(MAX_CHECKED).partition(|client| is_alive(store_path, *client));
+        clients.take(MAX_CHECKED).partition(|client| is_alive_in(&directory, *client));
     for client in dead {
-        remove(store_path, client);
+        remove(&directory, client);
     }
     !alive.is_empty()
 }
 
 const MAX_CHECKED: usize = 1_000;
 
-fn remove(store_path: &StorePath, client: ClientId) {
-    let _ = fs::remove_file(wake_pipe::path_of(store_path, client));
-    let _ = fs::remove_file(path_of(store_path, client));
+fn remove(clients: &ClientsDirectory, client: ClientId) {
+    let _ = clients.remove(&wake_pipe::name_of(client));
+    let _ = clients.remove(&client.to_string());
 }
 
 fn path_of(store_path: &StorePath, client: ClientId) -> PathBuf {
@@ -114,7 +124,7 @@ fn path_of(store_path: &StorePath, client: ClientId) -> PathBuf {
 }
 
 fn is_at(file: &File, path: &PathBuf) -> bool {
-    match (file.metadata(), fs::metadata(path)) {
+    match (file.metadata(), fs::symlink_metadata(path)) {
         (Ok(open), Ok(found)) => identity(&open) == identity(&found),
         _ => false,
     }

@@ -1,7 +1,7 @@
 //! The tables of a store, and how a file is recognized as one.
 
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, Row, Transaction};
+use rusqlite::{Connection, OptionalExtension, Row, Transaction};
 
 use turnlock_core::ClientId;
 use turnlock_core::model::Now;
@@ -27,6 +27,7 @@ const PERMIT_DIGITS: usize = 24;
 
 /// Makes an empty file a store, and configures the connection. Rejects a database that is not a store.
 pub(super) fn set_up(connection: &mut Connection, store_path: &StorePath) -> Result<(), FileError> {
+    distrust(connection)?;
     // The id is read last: another process writes it with the first page.
     let pages: u32 = connection.pragma_query_value(None, "page_count", |row| row.get(0))?;
     let id: i64 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
@@ -51,6 +52,21 @@ pub(super) fn set_up(connection: &mut Connection, store_path: &StorePath) -> Res
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     connection.pragma_update(None, "wal_autocheckpoint", SHORT_LOG)?;
     Ok(())
+}
+
+/// Executes nothing that the file brings along: another user may have written to it.
+///
+/// This holds for the whole life of the connection, also if the tables change later.
+fn distrust(connection: &Connection) -> rusqlite::Result<()> {
+    for (setting, value) in [
+        (DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true),
+        (DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false),
+        (DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false),
+        (DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false),
+    ] {
+        connection.set_db_config(setting, value)?;
+    }
+    connection.pragma_update(None, "cell_size_check", true)
 }
 
 /// Lets the log grow longer, for a connection that has made many steps.
@@ -95,7 +111,16 @@ pub(super) fn migrate(
 }
 
 /// Checks that the tables are those of a store. Prepares statements that the steps use, for which they stay cached.
-pub(super) fn check_tables(connection: &Connection) -> rusqlite::Result<()> {
+///
+/// Rejects a file with code in it (a trigger, a view or a virtual table), since only another program creates such.
+pub(super) fn check_tables(connection: &Connection, store_path: &StorePath) -> Result<(), FileError> {
+    let others = "SELECT type || ' ' || name FROM sqlite_schema
+                  WHERE (type = 'index' OR type = 'table' AND sql LIKE 'CREATE TABLE %') IS NOT TRUE";
+    if let Some(other) = connection.query_row(others, [], |row| text_of(row, 0)).optional()? {
+        let found =
+            format!("a store that another program has changed (it has a {})", other.unwrap_or_default());
+        return Err(FileError::foreign(store_path, &found));
+    }
     for statement in [
         "SELECT row FROM items WHERE key = ?1",
         "INSERT OR REPLACE INTO items VALUES (?1, ?2)",

@@ -1,5 +1,7 @@
 //! Damaged rows and files: an error or a valid value, and never a panic.
 
+mod hostile;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,13 +1,14 @@
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
 
-use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
+use rustix::fs::{OFlags, fstat};
 use rustix::io::Errno;
 use tokio::io::AsyncReadExt;
-use tokio::net::unix::pipe::{OpenOptions, Receiver, Sender};
+use tokio::net::unix::pipe::{Receiver, Sender};
 use turnlock_core::ClientId;
 
+use super::clients_directory::{ClientsDirectory, is_pipe};
+use super::file_error::FileError;
+use super::store_directory::StoreDirectory;
 use super::store_path::StorePath;
 
 /// The named pipe through which other processes wake a client.
@@ -21,16 +22,13 @@ pub(super) struct WakePipe {
 }
 
 impl WakePipe {
-    pub(super) fn open(store_path: &StorePath, client: ClientId) -> io::Result<Self> {
-        let path = path_of(store_path, client);
-        let mode = Mode::RUSR | Mode::WUSR;
-        match mknodat(CWD, &path, FileType::Fifo, mode, 0) {
-            Ok(()) | Err(Errno::EXIST) => store_path.chown_to_store_owner(&path),
-            Err(error) => return Err(error.into()),
-        }
-        let receiver = OpenOptions::new().open_receiver(&path)?;
-        let sender = OpenOptions::new().open_sender(&path)?;
-        Ok(Self { receiver, _sender: sender })
+    pub(super) fn open(store_path: &StorePath, client: ClientId) -> Result<Self, FileError> {
+        let open = || {
+            let clients = StoreDirectory::open(store_path)?.clients()?;
+            let (receiver, sender) = clients.create_pipe(&name_of(client))?;
+            Ok(Self { receiver: Receiver::from_file(receiver)?, _sender: Sender::from_file(sender)? })
+        };
+        open().map_err(FileError::at(&store_path.clients))
     }
 
     /// Waits for the next number.
@@ -49,13 +47,14 @@ impl WakePipe {
 ///
 /// A full pipe is no failure: there is enough in it to wake the client.
 pub(super) fn wake(store_path: &StorePath, client: ClientId, subscription: i64) -> bool {
-    let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
-    let pipe = std::fs::OpenOptions::new().write(true).custom_flags(flags).open(path_of(store_path, client));
-    match pipe {
-        Ok(mut pipe) => {
+    let clients = ClientsDirectory::open(store_path);
+    match clients.and_then(|clients| clients.open_file(&name_of(client), OFlags::WRONLY)) {
+        // Nothing is written into a file that another process has put there.
+        Ok(mut pipe) if fstat(&pipe).is_ok_and(|found| is_pipe(&found)) => {
             let _ = pipe.write(&subscription.to_be_bytes());
             true
         }
+        Ok(_) => false,
         // `NXIO`: no process reads the pipe. Other errors do not show that the client is gone.
         Err(error) => {
             error.raw_os_error() != Some(Errno::NXIO.raw_os_error())
@@ -64,6 +63,7 @@ pub(super) fn wake(store_path: &StorePath, client: ClientId, subscription: i64) 
     }
 }
 
-pub(super) fn path_of(store_path: &StorePath, client: ClientId) -> PathBuf {
-    store_path.clients.join(format!("{client}.wake"))
+/// Returns the name of a client's pipe.
+pub(super) fn name_of(client: ClientId) -> String {
+    format!("{client}.wake")
 }

@@ -40,10 +40,14 @@ pub(super) fn matching(words: &[String], prefix: &str) -> Vec<String> {
 fn store_of(words: &[String]) -> StoreArguments {
     let command = Arguments::command().ignore_errors(true);
     let matches = command.try_get_matches_from(words).unwrap_or_default();
-    StoreArguments {
+    let mut store = StoreArguments {
         store: matches.try_get_one("store").ok().flatten().cloned(),
+        system: matches.try_get_one("system").ok().flatten().copied().unwrap_or_default(),
         password_file: matches.try_get_one::<PathBuf>("password_file").ok().flatten().cloned(),
-    }
+    };
+    // The command itself reports what is wrong.
+    let _ = store::select_url(&mut store);
+    store
 }
 
 /// The file of a store in a file, as far as it is simple to tell.
@@ -102,7 +106,7 @@ mod tests {
     #[test]
     fn the_file_of_a_store_is_found() {
         let file = |url: &str| {
-            let store = StoreArguments { store: Some(url.to_owned()), password_file: None };
+            let store = StoreArguments { store: Some(url.to_owned()), ..StoreArguments::default() };
             file_of(&store).map(|path| path.to_string_lossy().into_owned())
         };
         assert_eq!(file("file:/a/b?x=y").as_deref(), Some("/a/b"));

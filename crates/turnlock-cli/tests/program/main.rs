@@ -12,6 +12,7 @@ mod redisson;
 mod run;
 mod store;
 mod terminal;
+mod users;
 
 use std::time::Duration;
 
@@ -55,6 +56,7 @@ fn main() {
             trials.push(trial(store, "recipes", case, store.missing().or(missing_tool)));
         }
     }
+    trials.extend(users::trials());
     let mut arguments = Arguments::from_args();
     trials.extend(redisson::trials(&arguments));
     let cores = std::thread::available_parallelism().map_or(2, usize::from);

@@ -80,7 +80,7 @@ impl Client {
     /// | a cluster, by some of its nodes | `redis+cluster://[user[:password]@]host[:port],host[:port],…` |
     /// | with TLS | `rediss://`, `rediss+sentinel://`, `rediss+cluster://` |
     /// | a file, for the processes of this machine | `file:PATH` or `file:///PATH` |
-    /// | the default file of this user | `file:` |
+    /// | the default file of this user, which other users do not share | `file:` |
     /// | the memory of this process | `memory://` |
     /// | another store in the memory of this process | `memory://NAME` |
     ///
@@ -88,8 +88,9 @@ impl Client {
     /// brackets. A password without a user (`redis://:password@host`) is that of the default user. In user, password and
     /// master name, the characters `/ ? # @ %` are written `%2F %3F %23 %40 %25`.
     ///
-    /// A file store needs no server, and a Unix system. The file is created if it does not exist, for this user only; the
-    /// directory must exist. The locks of a process that dies are free within a second, whatever their lease (except holds of `unlock_after`), and so are
+    /// A file store needs no server, and a Unix system. The file is created if it does not exist; the directory must exist.
+    /// The store is private to this user, unless its directory belongs to root and has mode 2750: then root creates it, and
+    /// the group of the directory shares it. The locks of a process that dies are free within a second, whatever their lease (except holds of `unlock_after`), and so are
     /// all locks after a restart of the machine. The default file is `turnlock/locks` in `XDG_STATE_HOME`, or in
     /// `~/.local/state`.
     ///
@@ -116,7 +117,8 @@ impl Client {
     /// # Errors
     ///
     /// [`Error::BadConfiguration`] with the name of the setting. [`Error::Unavailable`] if the store cannot be reached
-    /// within [`connect_timeout`](Builder::connect_timeout). [`Error::Denied`] if the password is wrong.
+    /// within [`connect_timeout`](Builder::connect_timeout). [`Error::Denied`] if the password is wrong, or if this user may not
+    /// use the file.
     pub async fn connect(url: &str) -> Result<Self, Error> {
         Self::builder().connect(url).await
     }

@@ -67,7 +67,7 @@ async fn run(
     clients.extend(pair.clone());
     runs.push(BenchRun::new(store::printable_url(&store), pair, arguments).await?);
     if let Some(url) = &arguments.compare {
-        let store = shared(&StoreArguments { store: Some(url.clone()), password_file: None });
+        let store = shared(&StoreArguments { store: Some(url.clone()), ..StoreArguments::default() });
         let pair =
             [store::connect_alone(&store, builder()).await?, store::connect_alone(&store, builder()).await?];
         clients.extend(pair.clone());
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn a_memory_store_is_shared_by_name() {
         let shared_url = |url: &str| {
-            let arguments = StoreArguments { store: Some(url.to_owned()), password_file: None };
+            let arguments = StoreArguments { store: Some(url.to_owned()), ..StoreArguments::default() };
             shared(&arguments).store.unwrap()
         };
         assert_eq!(shared_url("memory://"), "memory://turnlock-bench");
