@@ -9,6 +9,7 @@ mod fixture;
 mod force_unlock;
 mod json_fields;
 mod ls_and_show;
+mod pictures;
 mod program;
 mod store;
 mod terminal;
@@ -57,6 +58,7 @@ fn main() {
     }
     trials.extend(errors::CASES.iter().map(|case| trial(Store::Redis, *case)));
     trials.extend(without_store::CASES.iter().map(|case| trial(Store::Memory, *case)));
+    trials.extend(pictures::trials());
     turnlock_testkit::run(&Arguments::from_args(), trials).exit();
 }
 

@@ -24,7 +24,21 @@ pub(crate) struct Ended {
 impl Program {
     pub(crate) fn new(arguments: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_turnlock"));
-        command.args(arguments).kill_on_drop(true).stdin(Stdio::null());
+        command.args(arguments);
+        Self::from_command(command)
+    }
+
+    /// The program in name spaces of its own, which give it this host name and process id. Needs root.
+    pub(crate) fn on_machine(host: &str, pid: u32, arguments: &[&str]) -> Self {
+        let script = "echo \"$0\" >/proc/sys/kernel/hostname; echo \"$1\" >/proc/sys/kernel/ns_last_pid; shift; \"$@\"; exit $?";
+        let mut command = Command::new("unshare");
+        command.args(["--uts", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", script]);
+        command.arg(host).arg((pid - 1).to_string()).arg(env!("CARGO_BIN_EXE_turnlock")).args(arguments);
+        Self::from_command(command)
+    }
+
+    fn from_command(mut command: Command) -> Self {
+        command.kill_on_drop(true).stdin(Stdio::null());
         for variable in
             ["TURNLOCK_STORE", "TURNLOCK_PASSWORD", "NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "CI"]
         {

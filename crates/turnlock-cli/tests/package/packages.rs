@@ -1,0 +1,71 @@
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+/// Time limit of a case. The first one builds the program.
+pub(crate) const LIMIT: Duration = Duration::from_secs(20 * 60);
+
+/// A case: its name and its function.
+pub(crate) type Case = (&'static str, fn(&Packages));
+
+/// Makes cases of `fn(&Packages)`.
+macro_rules! cases {
+    ($($case:ident),* $(,)?) => { &[$((stringify!($case), $case)),*] };
+}
+pub(crate) use cases;
+
+/// The output of `./package`.
+#[derive(Debug)]
+pub(crate) struct Packages {
+    pub(crate) program: PathBuf,
+    pub(crate) debian: PathBuf,
+    pub(crate) image: PathBuf,
+    /// The digests that it printed.
+    pub(crate) digests: String,
+}
+
+impl Packages {
+    /// The packages, which are built once.
+    pub(crate) fn built() -> &'static Self {
+        static BUILT: OnceLock<Packages> = OnceLock::new();
+        BUILT.get_or_init(Self::build)
+    }
+
+    /// Runs `./package`. Cargo builds only what has changed.
+    pub(crate) fn build() -> Self {
+        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("dist");
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../package");
+        let digests = output(Command::new(script).args(["--profile", "dev", "--out"]).arg(&directory));
+        let file = |end: &str| {
+            let names = digests.lines().filter_map(|line| line.split_whitespace().nth(1));
+            let name = names.filter(|name| name.ends_with(end)).next_back();
+            directory.join(name.unwrap_or_else(|| panic!("no {end} in {digests}")))
+        };
+        Self { program: file("-linux"), debian: file(".deb"), image: file("-image.tar"), digests }
+    }
+}
+
+/// Why the cases cannot run here, if they cannot.
+pub(crate) fn missing() -> Option<String> {
+    let tools = [("musl-gcc", "-v"), ("dpkg", "--version"), ("python3", "--version"), ("groff", "--version")];
+    let lacks = |(tool, argument): &(&str, &str)| Command::new(tool).arg(argument).output().is_err();
+    if let Some((tool, _)) = tools.iter().find(|tool| lacks(tool)) {
+        return Some(format!("{tool} is not installed"));
+    }
+    let sysroot = Command::new("rustc").args(["--print", "sysroot"]).output().ok()?;
+    let target = format!("{}-unknown-linux-musl", std::env::consts::ARCH);
+    let sysroot = String::from_utf8_lossy(&sysroot.stdout).trim().to_owned();
+    if !Path::new(&sysroot).join("lib/rustlib").join(&target).exists() {
+        return Some(format!("Rust has no target {target}"));
+    }
+    (!rustix::process::geteuid().is_root()).then(|| "chroot needs root".to_owned())
+}
+
+/// Runs a command, which must succeed, and returns its standard output.
+pub(crate) fn output(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{command:?}: {}\n{out}{err}", output.status);
+    out.into_owned()
+}
