@@ -29,7 +29,10 @@ impl CleanRoot {
                 root.add(Path::new(file), file);
             }
         }
-        fs::create_dir_all(root.path("etc")).unwrap();
+        for directory in ["dev", "etc"] {
+            fs::create_dir_all(root.path(directory)).unwrap();
+        }
+        fs::write(root.path("dev/null"), "").unwrap();
         fs::write(root.path("etc/passwd"), "root:x:0:0:root:/root:/bin/sh\n").unwrap();
         fs::write(root.path("etc/group"), "root:x:0:\n").unwrap();
         root

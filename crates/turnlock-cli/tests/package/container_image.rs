@@ -1,7 +1,6 @@
 //! The container image, unpacked by its manifests as an engine does.
 
 use std::fs;
-use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
@@ -12,8 +11,10 @@ use crate::packages::{Case, Packages, cases, output};
 pub(crate) const CASES: &[Case] = cases![
     the_image_runs_a_command_under_a_lock_as_its_own_user,
     both_manifests_of_the_image_name_the_same_files,
-    skopeo_reads_the_image_in_both_formats,
 ];
+
+/// The case with a tool of container engines.
+pub(crate) const SKOPEO: &[Case] = cases![skopeo_reads_the_image_in_both_formats];
 
 /// The unpacked image file.
 struct Layout(CleanRoot);
@@ -85,4 +86,13 @@ fn both_manifests_of_the_image_name_the_same_files(packages: &Packages) {
     assert_eq!(layout.json(&config)["rootfs"]["diff_ids"][0], digest.as_str());
     let name = concat!("turnlock:", env!("CARGO_PKG_VERSION"));
     assert_eq!(manifest["RepoTags"][0], name);
+}
+
+fn skopeo_reads_the_image_in_both_formats(packages: &Packages) {
+    for format in ["oci-archive", "docker-archive"] {
+        let image = format!("{format}:{}", packages.image.display());
+        let inspected = output(Command::new("skopeo").args(["inspect", "--config", &image]));
+        let config: Value = serde_json::from_str(&inspected).unwrap();
+        assert_eq!(config["config"]["Entrypoint"][0], "/usr/bin/turnlock", "{format}");
+    }
 }

@@ -11,11 +11,15 @@ use crate::packages::{Case, Packages, cases, output};
 pub(crate) const CASES: &[Case] = cases![
     an_installed_package_runs_a_command_under_a_lock,
     the_shared_directory_belongs_to_the_group_and_outlives_upgrade_and_removal,
-    the_manual_page_has_no_error_and_every_command,
+    the_manual_page_has_no_error_and_every_command needs "groff",
     the_completions_of_bash_load,
-    the_completions_of_zsh_load,
-    the_completions_of_fish_load,
+    the_completions_of_zsh_load needs "zsh",
+    the_completions_of_fish_load needs "fish",
 ];
+
+/// The case on a whole system, which is downloaded: `TURNLOCK_DEBOOTSTRAP` is the name of a release of Debian.
+pub(crate) const DEBOOTSTRAP: &[Case] =
+    cases![the_package_installs_and_purges_on_a_new_debian_system needs "debootstrap"];
 
 /// What the scripts of the package run.
 const PROGRAMS: &[&str] = &[
@@ -112,22 +116,43 @@ fn the_manual_page_has_no_error_and_every_command(packages: &Packages) {
 }
 
 fn the_completions_of_bash_load(packages: &Packages) {
-    let file = installed_file(packages, "usr/share/bash-completion/completions/turnlock");
+    let root = installed(packages);
+    let file = root.path("usr/share/bash-completion/completions/turnlock");
     let script = format!(". {} && complete -p turnlock", file.display());
     let shown = output(Command::new("bash").args(["--norc", "-c", &script]));
     assert!(shown.ends_with(" turnlock\n"), "{shown}");
 }
 
 fn the_completions_of_zsh_load(packages: &Packages) {
-    let file = installed_file(packages, "usr/share/zsh/vendor-completions/_turnlock");
+    let root = installed(packages);
+    let file = root.path("usr/share/zsh/vendor-completions/_turnlock");
     let directory = file.parent().unwrap().display();
     let script = format!("fpath=({directory}); autoload +X _turnlock && whence -w _turnlock");
     assert_eq!(output(Command::new("zsh").args(["-f", "-c", &script])), "_turnlock: function\n");
 }
 
 fn the_completions_of_fish_load(packages: &Packages) {
-    let file = installed_file(packages, "usr/share/fish/vendor_completions.d/turnlock.fish");
+    let root = installed(packages);
+    let file = root.path("usr/share/fish/vendor_completions.d/turnlock.fish");
     let script = format!("source {}; complete -C 'turnlock doc'", file.display());
     let shown = output(Command::new("fish").args(["--no-config", "-c", &script]));
     assert!(shown.starts_with("doctor\t"), "{shown}");
+}
+
+fn the_package_installs_and_purges_on_a_new_debian_system(packages: &Packages) {
+    let root = CleanRoot::empty();
+    let release = std::env::var("TURNLOCK_DEBOOTSTRAP").unwrap();
+    output(Command::new("debootstrap").arg("--variant=minbase").arg(release).arg(root.path("")));
+    root.add(&packages.debian, "turnlock.deb");
+    let variables = [("HOME", "/root"), ("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")];
+    let run = |command: &[&str]| root.run("0:0", &variables, command);
+    let stat = ["stat", "-c", "%A %U %G", "/var/lib/turnlock"];
+    run(&["dpkg", "--install", "/turnlock.deb"]);
+    assert_eq!(run(&stat), "drwxrws--- root turnlock\n");
+    assert_eq!(run(&["turnlock", "run", "hello", "--", "echo", "my turn"]), "my turn\n");
+    run(&["dpkg", "--install", "/turnlock.deb"]);
+    assert_eq!(run(&stat), "drwxrws--- root turnlock\n");
+    run(&["dpkg", "--purge", "turnlock"]);
+    assert!(!root.path("var/lib/turnlock").exists());
+    assert_eq!(group(&root), None);
 }

@@ -19,9 +19,13 @@ use libtest_mimic::Arguments;
 
 #[cfg(target_os = "linux")]
 fn trials() -> Vec<libtest_mimic::Trial> {
-    let cases = [static_program::CASES, debian_package::CASES, container_image::CASES].concat();
-    let trial = |(name, case): packages::Case| {
-        turnlock_testkit::trial(name, packages::missing(), packages::LIMIT, move || async move {
+    let mut cases = [static_program::CASES, debian_package::CASES, container_image::CASES].concat();
+    // More of the same, with tools that are large, or slow.
+    cases.extend(packages::is_installed("skopeo").then_some(container_image::SKOPEO).into_iter().flatten());
+    let is_debian = std::env::var_os("TURNLOCK_DEBOOTSTRAP").is_some();
+    cases.extend(is_debian.then_some(debian_package::DEBOOTSTRAP).into_iter().flatten());
+    let trial = |(name, tool, case): packages::Case| {
+        turnlock_testkit::trial(name, packages::missing(tool), packages::LIMIT, move || async move {
             case(packages::Packages::built());
         })
     };

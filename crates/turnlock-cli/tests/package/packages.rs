@@ -6,12 +6,14 @@ use std::time::Duration;
 /// Time limit of a case. The first one builds the program.
 pub(crate) const LIMIT: Duration = Duration::from_secs(20 * 60);
 
-/// A case: its name and its function.
-pub(crate) type Case = (&'static str, fn(&Packages));
+/// A case: its name, a tool that it needs in addition or `""`, and its function.
+pub(crate) type Case = (&'static str, &'static str, fn(&Packages));
 
 /// Makes cases of `fn(&Packages)`.
 macro_rules! cases {
-    ($($case:ident),* $(,)?) => { &[$((stringify!($case), $case)),*] };
+    ($($case:ident $(needs $tool:literal)?),* $(,)?) => {
+        &[$((stringify!($case), concat!($($tool)?), $case)),*]
+    };
 }
 pub(crate) use cases;
 
@@ -29,12 +31,12 @@ impl Packages {
     /// The packages, which are built once.
     pub(crate) fn built() -> &'static Self {
         static BUILT: OnceLock<Packages> = OnceLock::new();
-        BUILT.get_or_init(Self::build)
+        BUILT.get_or_init(|| Self::build("dist"))
     }
 
-    /// Runs `./package`. Cargo builds only what has changed.
-    pub(crate) fn build() -> Self {
-        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("dist");
+    /// Runs `./package` for a directory of this name. Cargo builds only what has changed.
+    pub(crate) fn build(name: &str) -> Self {
+        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../package");
         let digests = output(Command::new(script).args(["--profile", "dev", "--out"]).arg(&directory));
         let file = |end: &str| {
@@ -46,11 +48,9 @@ impl Packages {
     }
 }
 
-/// Why the cases cannot run here, if they cannot.
-pub(crate) fn missing() -> Option<String> {
-    let tools = [("musl-gcc", "-v"), ("dpkg", "--version"), ("python3", "--version"), ("groff", "--version")];
-    let lacks = |(tool, argument): &(&str, &str)| Command::new(tool).arg(argument).output().is_err();
-    if let Some((tool, _)) = tools.iter().find(|tool| lacks(tool)) {
+/// Why a case that also needs `tool` cannot run here, if it cannot.
+pub(crate) fn missing(tool: &str) -> Option<String> {
+    if let Some(tool) = ["musl-gcc", "dpkg", "python3", tool].into_iter().find(|tool| !is_installed(tool)) {
         return Some(format!("{tool} is not installed"));
     }
     let sysroot = Command::new("rustc").args(["--print", "sysroot"]).output().ok()?;
@@ -60,6 +60,11 @@ pub(crate) fn missing() -> Option<String> {
         return Some(format!("Rust has no target {target}"));
     }
     (!rustix::process::geteuid().is_root()).then(|| "chroot needs root".to_owned())
+}
+
+/// Whether a program can be started; `""` is none.
+pub(crate) fn is_installed(tool: &str) -> bool {
+    tool.is_empty() || Command::new(tool).arg("--version").output().is_ok()
 }
 
 /// Runs a command, which must succeed, and returns its standard output.
