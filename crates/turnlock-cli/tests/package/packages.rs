@@ -40,8 +40,8 @@ impl Packages {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../package");
         let digests = output(Command::new(script).args(["--profile", "dev", "--out"]).arg(&directory));
         let file = |end: &str| {
-            let names = digests.lines().filter_map(|line| line.split_whitespace().nth(1));
-            let name = names.filter(|name| name.ends_with(end)).next_back();
+            let mut names = digests.lines().filter_map(|line| line.split_whitespace().nth(1));
+            let name = names.find(|name| name.ends_with(end));
             directory.join(name.unwrap_or_else(|| panic!("no {end} in {digests}")))
         };
         Self { program: file("-linux"), debian: file(".deb"), image: file("-image.tar"), digests }
