@@ -11,6 +11,7 @@ mod force_unlock;
 mod json_schema;
 mod kept_locks;
 mod ls_and_show;
+mod pictures;
 mod program;
 mod schema;
 mod status;
@@ -84,6 +85,7 @@ fn main() {
     trials.extend(completions::trials());
     trials.extend(json_schema::DOCUMENT_CASES.iter().map(|case| trial(Store::Memory, *case)));
     trials.extend(without_store::CASES.iter().map(|case| trial(Store::Memory, *case)));
+    trials.extend(pictures::trials());
     turnlock_testkit::run(&Arguments::from_args(), trials).exit();
 }
 

@@ -27,6 +27,15 @@ impl Program {
         Self::of(env!("CARGO_BIN_EXE_turnlock"), arguments)
     }
 
+    /// The program in name spaces of its own, which give it this host name and process id. Needs root.
+    pub(crate) fn on_machine(host: &str, pid: u32, arguments: &[&str]) -> Self {
+        let script = "echo \"$0\" >/proc/sys/kernel/hostname; echo \"$1\" >/proc/sys/kernel/ns_last_pid; shift; \"$@\"; exit $?";
+        let last_pid = (pid - 1).to_string();
+        let namespaces = ["--uts", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", script];
+        let program = [host, &last_pid, env!("CARGO_BIN_EXE_turnlock")];
+        Self::of("unshare", &[&namespaces[..], &program, arguments].concat())
+    }
+
     /// Another program, in the environment of the program under test.
     pub(crate) fn of(program: &str, arguments: &[&str]) -> Self {
         let mut command = Command::new(program);
