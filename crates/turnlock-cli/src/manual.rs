@@ -35,7 +35,10 @@ pub(crate) const SECTIONS: &[Section] = &[
     Section {
         heading: "ENVIRONMENT",
         entries: &[
-            ("TURNLOCK_STORE", "The store, if neither --store nor --system is given. Empty counts as not set"),
+            (
+                "TURNLOCK_STORE",
+                "The store, if neither --store nor --system is given. Empty counts as not set",
+            ),
             (
                 "TURNLOCK_PASSWORD",
                 "The password of the store, if --password-file is not given. Empty counts as not set",

@@ -176,7 +176,8 @@ mod tests {
 
     #[test]
     fn a_printed_url_has_no_user_no_password_and_no_parameters() {
-        let arguments = |url: &str| StoreArguments { store: Some(url.to_owned()), ..StoreArguments::default() };
+        let arguments =
+            |url: &str| StoreArguments { store: Some(url.to_owned()), ..StoreArguments::default() };
         for (url, expected, has_password) in [
             ("redis://h:1/2", "redis://h:1/2", false),
             ("redis://:secret@h", "redis://h", true),

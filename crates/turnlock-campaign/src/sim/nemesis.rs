@@ -40,7 +40,7 @@ impl Nemesis {
         let Some(world) = self.rng.choice(&self.worlds).cloned() else { return };
         let links = world.live_links();
         let Some(link) = self.rng.choice(&links).copied() else { return };
-        let is_about_client = matches!(fault, Fault::Reset | Fault::Late);
+        let is_about_client = matches!(fault, Fault::Reset | Fault::Late | Fault::Denied);
         match fault {
             // They name the process.
             Fault::Stop | Fault::Kill | Fault::Shutdown => {}
@@ -82,11 +82,18 @@ impl Nemesis {
             Fault::OldSnapshot => {
                 let ago = ms(self.rng.u64(..5_000));
                 restart(&world, lasts, |world| world.lose_recent_data(ago)).await;
+                // The snapshot may be older than the permits.
+                self.processes.prepare_again();
             }
             Fault::Loading => {
                 world.set_loading(true);
                 sleep(lasts).await;
                 world.set_loading(false);
+            }
+            Fault::Denied => {
+                world.set_denied(link, true);
+                sleep(lasts).await;
+                world.set_denied(link, false);
             }
             Fault::Demotion => {
                 world.set_replica(true);

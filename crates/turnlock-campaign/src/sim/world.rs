@@ -3,6 +3,7 @@
 mod faults;
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use turnlock_core::model::{Reply, Step};
 use turnlock_core::{ClientId, Kind, LockName};
 use turnlock_store::simulation::Process;
-use turnlock_store::{Failure, Sent, Signals, StepOptions, clock};
+use turnlock_store::{Failure, FailureKind, Sent, Signals, StepOptions, clock};
 
 use super::plan::Plan;
 use super::server::Server;
@@ -59,6 +60,8 @@ struct Link {
     /// Keys, with the number of subscriptions. `is_listening`: they reach the server.
     subscriptions: BTreeMap<String, u32>,
     is_listening: bool,
+    /// The server denies its requests.
+    is_denied: bool,
     is_dead: bool,
 }
 
@@ -131,6 +134,7 @@ impl World {
             last_arrival: Instant::now(),
             subscriptions: BTreeMap::new(),
             is_listening: true,
+            is_denied: false,
             is_dead: false,
         });
         links.len() - 1
@@ -367,10 +371,13 @@ impl State {
         link: usize,
         steps: Vec<Step>,
     ) -> Option<Result<(Vec<Result<Reply, Failure>>, u32), Failure>> {
-        let client = self.links[link].client;
+        let Link { client, is_denied, .. } = self.links[link];
         let server = self.server(link);
         if server.is_down {
             return None;
+        }
+        if is_denied {
+            return Some(Err(denied()));
         }
         let (executed, purged) = match server.execute(steps, client) {
             Ok(executed) => executed,
@@ -424,4 +431,10 @@ impl State {
 /// The failure of a request that may have been executed.
 fn in_doubt(text: &str, sent: Sent) -> Failure {
     Failure { in_doubt: Some(sent), ..Failure::unavailable(text) }
+}
+
+/// The failure of a request that the server denies.
+fn denied() -> Failure {
+    let cause = io::Error::new(io::ErrorKind::PermissionDenied, "NOPERM no permission");
+    Failure::refused(FailureKind::Denied(Arc::new(cause)))
 }

@@ -178,7 +178,9 @@ async fn other_objects_match_the_schema(fixture: Fixture) {
     schema.check("held_lock", &fixture.objects(&["hold", "--json", "--for", "0", "nightly"]).await[0]);
     let bench = ["bench", "--json", "--time", "0.1", "--tasks", "2", "--compare", fixture.url()];
     let measurements = fixture.objects(&bench).await;
-    measurements.iter().for_each(|measurement| schema.check("measurement", measurement));
+    for measurement in &measurements {
+        schema.check("measurement", measurement);
+    }
     // Otherwise, nothing is shown about them.
     assert!(measurements[1]["ratio_to_first"].is_object(), "{measurements:?}");
     let _holder = fixture.holding("orders").await;

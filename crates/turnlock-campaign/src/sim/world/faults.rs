@@ -58,6 +58,7 @@ impl World {
         self.set_duplicating(false);
         self.set_losing_messages(false);
         self.set_loading(false);
+        self.live_links().into_iter().for_each(|link| self.set_denied(link, false));
         self.set_replica(false);
         self.freeze_replica(false);
         self.set_down(false);
@@ -106,6 +107,11 @@ impl World {
 
     pub(in crate::sim) fn set_loading(&self, yes: bool) {
         self.0.lock().master.is_loading = yes;
+    }
+
+    /// The server denies the requests of this client.
+    pub(in crate::sim) fn set_denied(&self, link: usize, yes: bool) {
+        self.0.lock().links[link].is_denied = yes;
     }
 
     pub(in crate::sim) fn set_down(&self, yes: bool) {

@@ -21,8 +21,11 @@ pub(crate) use self::state::UNKNOWN;
 pub(crate) async fn status(store: &StoreArguments, arguments: StatusArguments) -> anyhow::Result<ExitCode> {
     let arguments = Arc::new(arguments);
     let password_file = &store.password_file;
-    let one =
-        |url: &String| StoreArguments { store: Some(url.clone()), system: false, password_file: password_file.clone() };
+    let one = |url: &String| StoreArguments {
+        store: Some(url.clone()),
+        system: false,
+        password_file: password_file.clone(),
+    };
     let stores = match &arguments.urls[..] {
         [] => vec![store.clone()],
         urls => urls.iter().map(one).collect(),
