@@ -7,9 +7,8 @@
 use std::time::Duration;
 
 use clap::Args;
-use clap::builder::RangedU64ValueParser;
 
-use crate::duration;
+use crate::{duration, value};
 
 /// Measure the store: throughput, hand-over time, latency
 ///
@@ -23,14 +22,14 @@ pub(crate) struct BenchArguments {
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = duration::up_to_an_hour)]
     pub(crate) time: Duration,
     /// Number of tasks in the concurrent part
-    #[arg(long, value_name = "N", default_value = "64", value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
+    #[arg(long, value_name = "N", default_value = "64", value_parser = value::at_least_one)]
     pub(crate) tasks: usize,
     /// Prefix of the names that are locked, for a user that may access only these
-    #[arg(long, value_name = "TEXT", default_value = "turnlock-bench:")]
+    #[arg(long, value_name = "TEXT", default_value = "turnlock-bench:", value_parser = value::text())]
     pub(crate) names: String,
     /// Measure a second store too, in turns with the first, and compare them. --password-file and TURNLOCK_PASSWORD apply to
     /// the first store only: add ?password_file=FILE or ?password_env=VARIABLE to this URL
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", value_parser = value::text())]
     pub(crate) compare: Option<String>,
     /// Print one JSON object per store
     #[arg(long)]

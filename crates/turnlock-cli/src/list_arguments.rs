@@ -11,7 +11,7 @@ use crate::{duration, value};
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ListArguments {
     /// List at most N locks
-    #[arg(long, value_name = "N", default_value = "1000", value_parser = at_least_one)]
+    #[arg(long, value_name = "N", default_value = "1000", value_parser = value::at_least_one)]
     pub(crate) limit: usize,
     /// Order of the list: the longest held first, by name, the shortest lease first, or the most waiters first
     #[arg(long, value_name = "BY", value_enum, default_value_t = SortBy::Name)]
@@ -38,9 +38,4 @@ pub(crate) enum SortBy {
     Name,
     Ttl,
     Waiters,
-}
-
-/// Parses a number that is not 0.
-fn at_least_one(text: &str) -> Result<usize, String> {
-    text.parse().ok().filter(|number| *number > 0).ok_or_else(|| "give a number, at least 1".to_owned())
 }

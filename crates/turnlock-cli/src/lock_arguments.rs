@@ -68,7 +68,7 @@ pub(crate) struct LockArguments {
     /// Print events as JSON on standard error, one per line; hold also prints its line on standard output as JSON
     #[arg(long, conflicts_with = "quiet", help_heading = "Output")]
     pub(crate) json: bool,
-    /// Print nothing on standard error, except the error if the lock cannot be acquired or the command cannot run
+    /// Print nothing on standard error, except the error that ends the program
     #[arg(short, long, help_heading = "Output")]
     pub(crate) quiet: bool,
     /// Print on standard error how long the wait took, and each step

@@ -99,6 +99,9 @@ fn by_flag(error: Error, arguments: &StoreArguments) -> Error {
 
 /// Returns `true` if the URL contains a password, or names where it is.
 fn has_password(arguments: &StoreArguments) -> bool {
+    if is_local(arguments) {
+        return false;
+    }
     let (credentials, _) = url(arguments).rsplit_once('@').unwrap_or_default();
     let credentials = credentials.rsplit_once("//").map_or(credentials, |(_, credentials)| credentials);
     let is_named = |parameter| url_sets(arguments, parameter);

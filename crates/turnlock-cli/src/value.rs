@@ -26,3 +26,8 @@ where
         number.ok_or_else(|| format!("give a number from {} to {}", range.start(), range.end()))
     }
 }
+
+/// Parses a number that is not 0.
+pub(crate) fn at_least_one(text: &str) -> Result<usize, &'static str> {
+    text.parse().ok().filter(|number| *number > 0).ok_or("give a number, at least 1")
+}

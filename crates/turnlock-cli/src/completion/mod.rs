@@ -192,7 +192,10 @@ mod tests {
     #[test]
     fn commands_options_and_their_values_are_completed() {
         assert_eq!(completed("comp"), "completions");
-        assert_eq!(completed(""), "run ls show watch unlock doctor acl bench completions man help");
+        assert_eq!(
+            completed(""),
+            "run hold ls show watch unlock doctor status acl bench completions man help"
+        );
         assert_eq!(completed("ls --ki"), "--kind");
         assert_eq!(completed("ls --kind fa"), "fair-lock");
         assert_eq!(completed("watch --kind=fa"), "--kind=fair-lock");

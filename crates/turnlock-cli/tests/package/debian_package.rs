@@ -80,11 +80,10 @@ fn the_shared_directory_belongs_to_the_group_and_outlives_upgrade_and_removal(pa
         let metadata = fs::metadata(&directory).unwrap();
         (metadata.mode() & 0o7777, metadata.uid(), Some(metadata.gid()))
     };
-    assert_eq!(state(), (0o2770, 0, group(&root)));
+    assert_eq!(state(), (0o2750, 0, group(&root)));
 
     // A member of the group locks there, and others have no access.
-    let store =
-        ["turnlock", "--store", "file:/var/lib/turnlock/test", "run", "hello", "--", "turnlock", "-V"];
+    let store = ["turnlock", "--system", "run", "hello", "--", "turnlock", "-V"];
     let variables = [("PATH", "/usr/bin")];
     root.run(&format!("4000:{}", group(&root).unwrap()), &variables, &store);
     let mut other = Command::new("/usr/sbin/chroot");
@@ -96,7 +95,7 @@ fn the_shared_directory_belongs_to_the_group_and_outlives_upgrade_and_removal(pa
     dpkg(&root, "--install", &packages.debian);
     assert_eq!(state(), (0o2700, 0, group(&root)));
     dpkg(&root, "--remove", Path::new("turnlock"));
-    assert!(directory.join("test").exists() && !root.path("usr/bin/turnlock").exists());
+    assert!(directory.join("locks").exists() && !root.path("usr/bin/turnlock").exists());
     dpkg(&root, "--purge", Path::new("turnlock"));
     assert!(!directory.exists());
     assert_eq!(group(&root), None);
@@ -110,7 +109,7 @@ fn the_manual_page_has_no_error_and_every_command(packages: &Packages) {
     let groff = groff.args(["-man", "-Tutf8", "-ww", "-P-cbou"]).arg(root.path("page")).output().unwrap();
     assert!(groff.status.success() && groff.stderr.is_empty(), "{}", String::from_utf8_lossy(&groff.stderr));
     let text = String::from_utf8(groff.stdout).unwrap();
-    for command in ["RUN", "LS", "SHOW", "WATCH", "UNLOCK", "DOCTOR", "ACL", "BENCH"] {
+    for command in ["RUN", "HOLD", "LS", "SHOW", "WATCH", "UNLOCK", "DOCTOR", "STATUS", "ACL", "BENCH"] {
         assert!(text.contains(&format!("TURNLOCK {command}")), "{command}: {text}");
     }
 }
@@ -135,7 +134,9 @@ fn the_completions_of_fish_load(packages: &Packages) {
     let root = installed(packages);
     let file = root.path("usr/share/fish/vendor_completions.d/turnlock.fish");
     let script = format!("source {}; complete -C 'turnlock doc'", file.display());
-    let shown = output(Command::new("fish").args(["--no-config", "-c", &script]));
+    // The script asks the program.
+    let path = format!("{}:/usr/bin:/bin", root.path("usr/bin").display());
+    let shown = output(Command::new("fish").args(["--no-config", "-c", &script]).env("PATH", path));
     assert!(shown.starts_with("doctor\t"), "{shown}");
 }
 
@@ -148,10 +149,10 @@ fn the_package_installs_and_purges_on_a_new_debian_system(packages: &Packages) {
     let run = |command: &[&str]| root.run("0:0", &variables, command);
     let stat = ["stat", "-c", "%A %U %G", "/var/lib/turnlock"];
     run(&["dpkg", "--install", "/turnlock.deb"]);
-    assert_eq!(run(&stat), "drwxrws--- root turnlock\n");
+    assert_eq!(run(&stat), "drwxr-s--- root turnlock\n");
     assert_eq!(run(&["turnlock", "run", "hello", "--", "echo", "my turn"]), "my turn\n");
     run(&["dpkg", "--install", "/turnlock.deb"]);
-    assert_eq!(run(&stat), "drwxrws--- root turnlock\n");
+    assert_eq!(run(&stat), "drwxr-s--- root turnlock\n");
     run(&["dpkg", "--purge", "turnlock"]);
     assert!(!root.path("var/lib/turnlock").exists());
     assert_eq!(group(&root), None);
