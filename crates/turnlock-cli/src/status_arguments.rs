@@ -15,12 +15,12 @@ use crate::duration;
 /// Show in one line whether the store works, for monitoring
 ///
 /// Prints version, role, replicas, latency, the number of locks, the oldest hold and the worst finding of the checks of doctor
-/// that only read. Writes nothing to the store. Exits as a plugin of Nagios: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN. A store
-/// that does not reply, or denies access, is critical; a finding of doctor is critical if it is a danger. Usage errors exit
+/// that only read. Changes no lock. Exits as a plugin of Nagios: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN. A store
+/// that does not reply, or denies access, is critical; a file that does not exist is unknown; a finding of doctor is critical if it is a danger. Usage errors exit
 /// with 3.
 #[derive(Args, Debug)]
 pub(crate) struct StatusArguments {
-    /// The stores; without any, the store of --store. --password-file and TURNLOCK_PASSWORD apply to each store whose URL has
+    /// The stores; without any, the store of --store or --system. --password-file and TURNLOCK_PASSWORD apply to each store whose URL has
     /// no password of its own
     #[arg(value_name = "URL")]
     pub(crate) urls: Vec<String>,

@@ -3,8 +3,10 @@ use std::ffi::OsString;
 use clap::CommandFactory;
 use clap::error::ErrorKind;
 use turnlock::{Builder, Client, Error};
+#[cfg(unix)]
+use turnlock_file::{FileSettings, StorePath};
 
-use crate::arguments::{Arguments, StoreArguments};
+use crate::arguments::{Arguments, Command, StoreArguments};
 use crate::escape::escape;
 use crate::system_store;
 
@@ -15,10 +17,16 @@ const PASSWORD_VARIABLE: &str = "TURNLOCK_PASSWORD";
 
 /// Selects the store: that of the command line, else that of the environment.
 pub(crate) fn select(mut arguments: Arguments) -> Result<Arguments, clap::Error> {
-    select_url(&mut arguments.store).map_err(|reason| {
-        // An option before the command and one after it are not seen together by clap.
-        Arguments::command().error(ErrorKind::ArgumentConflict, reason)
-    })?;
+    // An option before the command and one after it are not seen together by clap.
+    let conflict = |reason| Arguments::command().error(ErrorKind::ArgumentConflict, reason);
+    let has_option = arguments.store.store.is_some() || arguments.store.system;
+    if let Command::Status(status) = &arguments.command
+        && has_option
+        && !status.urls.is_empty()
+    {
+        return Err(conflict("give status the URLs of stores, or --store or --system, and not both"));
+    }
+    select_url(&mut arguments.store).map_err(conflict)?;
     Ok(arguments)
 }
 
@@ -130,6 +138,20 @@ pub(crate) fn is_memory(arguments: &StoreArguments) -> bool {
 /// Returns `true` if the store needs no connection.
 fn is_local(arguments: &StoreArguments) -> bool {
     is_memory(arguments) || has_scheme(arguments, "file")
+}
+
+/// Returns the path of a store in a file that does not exist.
+#[cfg(unix)]
+pub(crate) fn missing_file(arguments: &StoreArguments) -> Option<String> {
+    let (_, rest) = url(arguments).trim().split_once(':').filter(|_| has_scheme(arguments, "file"))?;
+    let (path, settings) = FileSettings::parse_url(rest).ok()?;
+    let path = StorePath::new(&path, &settings).ok()?;
+    (!path.exists()).then(|| path.to_string())
+}
+
+#[cfg(not(unix))]
+pub(crate) fn missing_file(_: &StoreArguments) -> Option<String> {
+    None
 }
 
 /// Returns `true` if the URL of the store sets this parameter.

@@ -76,6 +76,11 @@ impl StorePath {
         Ok(Self { any_file_system, ..Self::at(path) })
     }
 
+    /// Returns `true` if there is a file. It is also `true` if that cannot be found out.
+    pub fn exists(&self) -> bool {
+        self.database.try_exists().unwrap_or(true)
+    }
+
     fn at(database: PathBuf) -> Self {
         let mut clients = database.clone().into_os_string();
         clients.push(".clients");

@@ -32,10 +32,8 @@ impl LockHolders {
         match &self.0.holders[..] {
             [] if self.0.queue.is_empty() => None,
             [] => Some("others are in the queue".to_owned()),
-            [one] => Some(format!("held by {}", holder_text(one, now))),
-            [one, others @ ..] => {
-                Some(format!("held by {} and {} more", holder_text(one, now), others.len()))
-            }
+            [one] => Some(holder_text(one, now)),
+            [one, others @ ..] => Some(format!("{} and {} more", holder_text(one, now), others.len())),
         }
     }
 }
@@ -46,21 +44,24 @@ impl Serialize for LockHolders {
     }
 }
 
-/// Formats a holder as `host:pid (label) for 2m 13s`, or by its id if nothing else is known.
+/// Formats a holder as `held by host:pid (label) for 2m 13s`, or by its id if nothing else is known.
 fn holder_text(holder: &HolderView, now: SystemTime) -> String {
+    if holder.kept_until.is_some() {
+        return holder.line(now);
+    }
     let identity = owner_name::identity(holder.host.as_deref(), holder.pid, holder.label.as_deref());
     let holder_name = identity.unwrap_or_else(|| escape(&holder.owner));
     // The clock of the holder may be ahead.
     match holder.since.and_then(|since| now.duration_since(since).ok()) {
-        Some(held_for) => format!("{holder_name} for {}", format_short(held_for)),
-        None => holder_name,
+        Some(held_for) => format!("held by {holder_name} for {}", format_short(held_for)),
+        None => format!("held by {holder_name}"),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::lock_view::WaiterView;
-    use super::super::lock_view::tests::held;
+    use super::super::lock_view::tests::{held, kept};
     use super::*;
 
     fn text(lock: LockView) -> Option<String> {
@@ -71,6 +72,7 @@ mod tests {
     fn holders_are_named_in_one_line() {
         let mut lock = held("nightly");
         assert_eq!(text(lock.clone()).as_deref(), Some("held by web-1:42 (deploy.sh) for 2m 13s"));
+        assert_eq!(text(kept("nightly")).as_deref(), Some("kept until 00:03:20Z (deploy.sh)"));
         lock.holders[0].since = Some(SystemTime::UNIX_EPOCH + Duration::from_secs(3_600));
         lock.holders.extend([lock.holders[0].clone(), lock.holders[0].clone()]);
         assert_eq!(text(lock.clone()).as_deref(), Some("held by web-1:42 (deploy.sh) and 2 more"));

@@ -1,4 +1,4 @@
-//! All commands except `run`: `ls`, `show`, `watch`, `unlock`, `doctor`, `status`, `acl`, `bench`, `completions`, `man`.
+//! All commands except `run` and `hold`: `ls`, `show`, `watch`, `unlock`, `doctor`, `status`, `acl`, `bench`, `completions`, `man`.
 
 mod acl;
 mod bench;

@@ -1,4 +1,4 @@
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::CommandFactory;
@@ -18,7 +18,7 @@ const MAX_NAMES: usize = 500;
 pub(super) fn matching(words: &[String], prefix: &str) -> Vec<String> {
     let store = store_of(words);
     // A file that does not exist has no locks, and must not be created by a completion.
-    if store::is_memory(&store) || file_of(&store).is_some_and(|file| !file.exists()) {
+    if store::is_memory(&store) || store::missing_file(&store).is_some() {
         return Vec::new();
     }
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
@@ -50,28 +50,6 @@ fn store_of(words: &[String]) -> StoreArguments {
     store
 }
 
-/// The file of a store in a file, as far as it is simple to tell.
-fn file_of(store: &StoreArguments) -> Option<PathBuf> {
-    let path = match store.store.as_deref().map(str::trim) {
-        None => "",
-        Some(url) => {
-            let (scheme, rest) = url.split_once(':')?;
-            if !scheme.eq_ignore_ascii_case("file") {
-                return None;
-            }
-            let path = rest.split('?').next().unwrap_or_default();
-            path.strip_prefix("//").map_or(path, |path| path.strip_prefix("localhost").unwrap_or(path))
-        }
-    };
-    if !path.is_empty() {
-        return Some(Path::new(path).to_owned());
-    }
-    let is_absolute = |path: &PathBuf| path.is_absolute();
-    let state = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(is_absolute);
-    let state = state.or_else(|| Some(std::env::home_dir()?.join(".local/state")))?;
-    Some(state.join("turnlock").join("locks"))
-}
-
 /// The pattern of names that begin with this text.
 fn pattern(prefix: &str) -> String {
     let mut pattern = String::new();
@@ -101,19 +79,6 @@ mod tests {
             let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
             assert_eq!(store_of(&words).store.as_deref(), Some("redis://a"), "{line}");
         }
-    }
-
-    #[test]
-    fn the_file_of_a_store_is_found() {
-        let file = |url: &str| {
-            let store = StoreArguments { store: Some(url.to_owned()), ..StoreArguments::default() };
-            file_of(&store).map(|path| path.to_string_lossy().into_owned())
-        };
-        assert_eq!(file("file:/a/b?x=y").as_deref(), Some("/a/b"));
-        assert_eq!(file(" File:///a/b").as_deref(), Some("/a/b"));
-        assert_eq!(file("file:a").as_deref(), Some("a"));
-        assert_eq!(file("redis://a"), None);
-        assert!(file("file:").is_none_or(|path| path.ends_with("/turnlock/locks")));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use turnlock_testkit::FaultProxy;
+use turnlock_testkit::{FaultProxy, TempDir};
 use unicode_width::UnicodeWidthStr;
 
 use crate::fixture::Fixture;
@@ -16,6 +16,7 @@ pub(crate) const CASES: &[Case] = cases![
     a_lock_that_is_held_for_too_long_decides_the_state,
     status_fits_eighty_columns,
     several_stores_have_a_line_each_and_the_worst_exit_code,
+    a_missing_file_is_unknown_and_not_created,
 ];
 
 pub(crate) const CASES_ON_REDIS: &[Case] = cases![
@@ -101,6 +102,15 @@ async fn several_stores_have_a_line_each_and_the_worst_exit_code(fixture: Fixtur
     assert_eq!((&objects[1]["locks"], &objects[0]["locks"]), (&Value::Null, &0.into()), "{objects:?}");
     let ended = status(&fixture, &[&IGNORED[..], &[fixture.url(), unknown]].concat()).await;
     assert_eq!(ended.code, Some(3), "{ended:?}");
+}
+
+async fn a_missing_file_is_unknown_and_not_created(_: Fixture) {
+    let directory = TempDir::new();
+    let path = directory.path().join("locks");
+    let ended = Program::new(&["status", &format!("file:{}", path.display())]).run().await;
+    let expected = format!("the store {} does not exist: check the path", path.display());
+    assert!(ended.code == Some(3) && ended.out.contains(&expected), "{ended:?}");
+    assert!(std::fs::read_dir(directory.path()).unwrap().next().is_none(), "something was created");
 }
 
 async fn a_missing_server_is_critical(mut fixture: Fixture) {

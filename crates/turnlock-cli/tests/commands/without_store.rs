@@ -97,6 +97,8 @@ async fn a_usage_error_of_status_exits_with_3(fixture: Fixture) {
         &["status", "--nonsense"][..],
         &["--store", "file:", "status", "--timeout", "soon"],
         &["status", "a", "--ignore", "weather"],
+        &["--store", "redis://a", "status", "redis://b"],
+        &["status", "--system", "redis://b"],
     ] {
         let ended = fixture.run(arguments).await;
         assert!(ended.code == Some(3) && ended.out.is_empty() && !ended.err.is_empty(), "{ended:?}");

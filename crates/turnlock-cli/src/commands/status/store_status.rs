@@ -43,7 +43,7 @@ pub(super) struct StoreStatus {
     pub(super) items: Vec<(State, String)>,
 }
 
-/// The oldest hold of those whose age is known.
+/// The oldest hold of those whose age is known. A lock that is kept by `--at-least` does not count.
 #[derive(Debug, Serialize)]
 pub(super) struct OldestHold {
     name: String,
@@ -189,6 +189,7 @@ impl OldestHold {
             holders.into_iter().map(move |holder| (name.clone(), holder))
         });
         let (since, name, holder) = holds
+            .filter(|(_, holder)| holder.kept_until.is_none())
             .filter_map(|(name, holder)| Some((holder.since?, name, holder)))
             .min_by_key(|hold| hold.0)?;
         Some(Self { name, held: now.duration_since(since).unwrap_or_default(), holder })
@@ -206,6 +207,11 @@ impl std::fmt::Display for OldestHold {
 
 async fn connect(store: &StoreArguments) -> anyhow::Result<Client> {
     reject_memory(store)?;
+    // Nothing is created: the path may be wrong.
+    if let Some(path) = store::missing_file(store) {
+        let path = escape(&path);
+        anyhow::bail!("the store {path} does not exist: check the path. The first lock creates it");
+    }
     store::connect_one(store, Client::builder()).await
 }
 
@@ -238,7 +244,7 @@ fn finding_objects<S: Serializer>(findings: &[Finding], serializer: S) -> Result
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::lock_view::tests::held;
+    use crate::commands::lock_view::tests::{held, kept};
 
     #[test]
     fn the_oldest_hold_is_named_and_escaped() {
@@ -247,6 +253,6 @@ mod tests {
         let now = SystemTime::UNIX_EPOCH + Duration::from_millis(134_500);
         let oldest = OldestHold::of(vec![young.clone(), old], now).expect("an age is known");
         assert_eq!(oldest.to_string(), "oldest old\\n held for 2m 13s by web-1:42 (deploy.sh) 07070707…:12");
-        assert!(OldestHold::of(vec![young], now).is_none());
+        assert!(OldestHold::of(vec![young, kept("report")], now).is_none());
     }
 }
