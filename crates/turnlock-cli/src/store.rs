@@ -55,18 +55,19 @@ fn url_of(
 
 /// Connects to the store that the command line names.
 pub(crate) async fn connect(arguments: &StoreArguments, builder: Builder) -> anyhow::Result<Client> {
-    open(arguments, with_password(arguments, builder)).await
+    let client = open(arguments, with_password(arguments, builder)).await;
+    Ok(client.map_err(|error| by_flag(error, arguments))?)
 }
 
 /// Connects to one of several stores. A URL with a password of its own gets no other.
 pub(crate) async fn connect_one(arguments: &StoreArguments, builder: Builder) -> anyhow::Result<Client> {
     let builder = if has_password(arguments) { builder } else { with_password(arguments, builder) };
-    open(arguments, builder).await
+    Ok(open(arguments, builder).await?)
 }
 
 /// Connects to a store without the password of the command line, which is that of another store.
 pub(crate) async fn connect_alone(arguments: &StoreArguments, builder: Builder) -> anyhow::Result<Client> {
-    open(arguments, builder).await
+    Ok(open(arguments, builder).await?)
 }
 
 fn with_password(arguments: &StoreArguments, builder: Builder) -> Builder {
@@ -82,14 +83,14 @@ fn with_password(arguments: &StoreArguments, builder: Builder) -> Builder {
     }
 }
 
-/// Connects, and names the flag or the environment variable of a wrong setting.
-async fn open(arguments: &StoreArguments, builder: Builder) -> anyhow::Result<Client> {
+async fn open(arguments: &StoreArguments, builder: Builder) -> Result<Client, Error> {
     if arguments.system {
         system_store::check()?;
     }
-    builder.connect(url(arguments)).await.map_err(|error| by_flag(error, arguments).into())
+    builder.connect(url(arguments)).await
 }
 
+/// Names the flag or the environment variable of a wrong setting.
 fn by_flag(error: Error, arguments: &StoreArguments) -> Error {
     let Error::BadConfiguration { setting, reason } = error else { return error };
     let is_from_variable =

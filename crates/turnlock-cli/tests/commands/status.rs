@@ -88,6 +88,7 @@ async fn status_fits_eighty_columns(fixture: Fixture) {
 }
 
 async fn several_stores_have_a_line_each_and_the_worst_exit_code(fixture: Fixture) {
+    let _client = fixture.client("holder").await;
     let missing = "redis://127.0.0.1:1";
     let unknown = "redis://u:secret-word@h:x";
     let all = [&IGNORED[..], &[fixture.url(), missing, unknown, "memory:"]].concat();
