@@ -48,17 +48,18 @@ pub(super) fn set_up(connection: &mut Connection, store_path: &StorePath) -> Res
     // A crash of the machine ends every hold, so a step need not be on disk before its reply. The file stays
     // consistent.
     connection.pragma_update(None, "synchronous", "normal")?;
-    // Most programs exit without waiting for this connection to close, so a checkpoint must not start then.
-    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     connection.pragma_update(None, "wal_autocheckpoint", SHORT_LOG)?;
     Ok(())
 }
 
-/// Executes nothing that the file brings along: another user may have written to it.
+/// Executes nothing that the file brings along: another user may have written to it. Closing leaves the log as it is.
 ///
 /// This holds for the whole life of the connection, also if the tables change later.
 fn distrust(connection: &Connection) -> rusqlite::Result<()> {
     for (setting, value) in [
+        // First, since a connection that is closed after an error must not write or remove anything either. Most programs
+        // exit without waiting for the connection to close, and members of a group cannot create `-wal` again.
+        (DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true),
         (DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true),
         (DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false),
         (DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false),

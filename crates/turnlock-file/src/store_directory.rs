@@ -3,7 +3,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, FlockOperation, Gid, Mode, OFlags, Stat, Uid, flock, fstat, mkdirat, openat,
+    AtFlags, CWD, Dir, FileType, FlockOperation, Gid, Mode, OFlags, Stat, Uid, flock, fstat, mkdirat, openat,
     statat, unlinkat,
 };
 use rustix::io::Errno;
@@ -18,7 +18,8 @@ use super::store_path::StorePath;
 /// The directory of a store, opened: all that is created is created relative to it.
 ///
 /// Others may be able to write to the directory of a private store. So owner and mode are set only through
-/// descriptors of files that this process has just created.
+/// descriptors of files that this process has just created. A directory is opened by its name after that, so it is
+/// checked: see [`is_new`].
 #[derive(Debug)]
 pub(super) struct StoreDirectory<'a> {
     store_path: &'a StorePath,
@@ -115,7 +116,19 @@ impl<'a> StoreDirectory<'a> {
             outcome => outcome?,
         }
         let created = self.open_readable(".clients")?;
-        allow(&created, self.access()?, Mode::from_raw_mode(0o2770))
+        let access = self.access()?;
+        match access {
+            // In the directory of a group, only root can rename.
+            Access::Private(Some((owner, _))) if geteuid().is_root() && !is_new(&created)? => {
+                // Some file systems give all files to one user.
+                if fstat(&created)?.st_uid == owner.as_raw() {
+                    return Ok(());
+                }
+                let reason = "another process has replaced the directory that was just created";
+                Err(io::Error::new(io::ErrorKind::PermissionDenied, reason))
+            }
+            _ => allow(&created, access, Mode::from_raw_mode(0o2770)),
+        }
     }
 
     /// Creates the database, and removes what is left of an earlier one. Returns `false` if it exists.
@@ -165,6 +178,59 @@ impl<'a> StoreDirectory<'a> {
             Ok(found) => Ok(Some(found)),
             Err(Errno::NOENT) => Ok(None),
             Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// Returns `true` if a directory can be one that this process has just created: its own, private and empty.
+///
+/// A user who owns the directory above can rename another directory to its name. One that is empty has nothing to
+/// protect.
+fn is_new(directory: &OwnedFd) -> io::Result<bool> {
+    let found = fstat(directory)?;
+    // The bit of a directory of a group is inherited.
+    if found.st_uid != geteuid().as_raw() || found.st_mode & 0o5077 != 0 {
+        return Ok(false);
+    }
+    for entry in Dir::read_from(directory)? {
+        if !matches!(entry?.file_name().to_bytes(), b"." | b"..") {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::{PermissionsExt, chown};
+
+    use turnlock_testkit::TempDir;
+
+    use super::*;
+
+    #[test]
+    fn only_an_empty_private_directory_of_this_user_counts_as_just_created() {
+        let parent = TempDir::new();
+        let path = parent.path().join("locks.clients");
+        let is_new =
+            || is_new(&openat(CWD, &path, OFlags::RDONLY, Mode::empty()).expect("there")).expect("read");
+        mkdirat(CWD, &path, Mode::RWXU).expect("created");
+        assert!(is_new());
+        for (mode, expected) in
+            [(0o755, false), (0o710, false), (0o1700, false), (0o2700, true), (0o700, true)]
+        {
+            fs::set_permissions(&path, Permissions::from_mode(mode)).expect("its owner");
+            assert_eq!(is_new(), expected, "{mode:o}");
+        }
+        let entry = path.join("file");
+        fs::write(&entry, "").expect("written");
+        assert!(!is_new());
+        fs::remove_file(&entry).expect("there");
+        assert!(is_new());
+        if geteuid().is_root() {
+            chown(&path, Some(47_001), None).expect("root");
+            assert!(!is_new());
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::{MetadataExt, chown, symlink};
 
+use rusqlite::config::DbConfig;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use super::*;
@@ -55,6 +56,20 @@ fn a_store_with_code_in_it_is_refused_and_left_unchanged() {
         );
         assert_eq!(rows, Ok(1), "{planted}");
     }
+}
+
+/// Members of a group cannot create the log again.
+#[test]
+fn a_file_that_is_rejected_keeps_its_log() {
+    let store = TestStore::new();
+    drop(store.open(client(1)).expect("a new store"));
+    let other = raw(&store);
+    other.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).expect("set");
+    other.pragma_update(None, "application_id", 1).expect("written");
+    drop(other);
+    let before = fs::read(store.log()).expect("a log");
+    assert!(schema::set_up(&mut raw(&store), &store.store_path).is_err());
+    assert_eq!(fs::read(store.log()).expect("a log"), before);
 }
 
 #[test]
