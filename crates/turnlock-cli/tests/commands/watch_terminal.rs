@@ -15,6 +15,7 @@ pub(crate) const CASES: &[Case] = cases![
     the_terminal_is_restored_while_watch_is_stopped,
     a_mode_that_changed_during_a_stop_is_set_again,
     a_shell_stops_and_continues_watch,
+    without_a_shell_watch_is_not_stopped,
     the_screen_follows_the_size_of_the_terminal,
     names_of_others_do_not_break_the_screen,
     no_colours_are_used_if_they_are_disabled,
@@ -143,6 +144,26 @@ async fn a_shell_stops_and_continues_watch(fixture: Fixture) {
     terminal.type_in("exit 7\n");
     let (code, text) = terminal.end().await;
     assert_eq!(code, Some(7), "{text:?}");
+}
+
+async fn without_a_shell_watch_is_not_stopped(fixture: Fixture) {
+    let client = fixture.client("holder").await;
+    let _guard = client.lock("orders").lock().await.unwrap();
+    // The first process of a session, as in a container: no other process of it could continue this one.
+    let program = env!("CARGO_BIN_EXE_turnlock");
+    let program = Program::of("setsid", &["--ctty", program, "watch", "--interval", "50ms"]);
+    let mut terminal = Terminal::start_sized(program.with_env("TURNLOCK_STORE", fixture.url()), 80, 24);
+    for entered in 1..=3 {
+        let has_entered = || async { terminal.text().matches("\u{1b}[?1049h").count() == entered };
+        eventually("the screen is entered again", LIMIT, has_entered).await;
+        terminal.displays("> orders").await;
+        if entered < 3 {
+            terminal.type_in("\u{1a}");
+        }
+    }
+    is_taken(&terminal).await;
+    terminal.type_in("q");
+    assert_eq!(terminal.end_restored().await, Some(0));
 }
 
 async fn the_screen_follows_the_size_of_the_terminal(fixture: Fixture) {

@@ -51,8 +51,37 @@ impl TerminalSignals {
         Ok(rustix::process::kill_current_process_group(Signal::TSTP)?)
     }
 
-    /// Stops this process. Returns when it continues.
+    /// Stops this process. Returns when it continues, at once if nothing could continue it.
     pub(super) fn stop() {
-        let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::STOP);
+        default_action::raise(Signal::TSTP);
+    }
+}
+
+#[expect(
+    unsafe_code,
+    reason = "the default action of a signal: no safe interface restores the handler after it"
+)]
+mod default_action {
+    use std::mem::MaybeUninit;
+    use std::ptr;
+
+    use rustix::process::Signal;
+
+    /// Raises a signal with its default action.
+    ///
+    /// Unlike STOP, a TSTP with its default action does not stop an orphaned process group, which has no shell above it
+    /// that could continue it.
+    pub(super) fn raise(signal: Signal) {
+        let signal = signal.as_raw();
+        let mut handler = MaybeUninit::<libc::sigaction>::uninit();
+        // SAFETY: `sigaction` initializes `handler` if it succeeds. Its value and the default action are valid actions.
+        // `raise` directs the signal to this thread, so the action is taken before the handler is back.
+        unsafe {
+            if libc::sigaction(signal, ptr::null(), handler.as_mut_ptr()) == 0 {
+                libc::signal(signal, libc::SIG_DFL);
+                libc::raise(signal);
+                libc::sigaction(signal, handler.as_ptr(), ptr::null_mut());
+            }
+        }
     }
 }

@@ -28,10 +28,12 @@ pub(super) const KEYS: &[(&str, &str)] = &[
     ("s", "next order: by age, name, ttl or waiters"),
     ("a, n, t, w", "order by age, name, ttl or waiters"),
     ("u, x", "unlock the selected lock by force, after confirmation"),
-    ("Space", "pause the queries, or continue"),
+    ("Space", "in the list, pause the queries, or continue; in the details and here, next page"),
     ("Esc", "back; in the list, clear the filter"),
     ("?", "list the keys"),
+    ("Ctrl-U", "erase what is typed, or clear the filter"),
     ("Ctrl-L", "redraw the screen"),
+    ("Ctrl-Z", "stop until the shell continues it (not on Windows)"),
     ("q, Ctrl-C", "quit"),
 ];
 
@@ -43,6 +45,8 @@ pub(super) struct WatchView {
     pub(super) mode: Mode,
     pub(super) pane: TextPane,
     pub(super) status: Option<Status>,
+    /// The name of the lock whose unlock has no outcome yet.
+    pub(super) unlocking: Option<String>,
     /// Why the last query failed, if it did.
     pub(super) outage: Option<String>,
     pub(super) is_paused: bool,
@@ -108,6 +112,7 @@ impl WatchView {
             mode: Mode::List,
             pane: TextPane::default(),
             status: None,
+            unlocking: None,
             outage: None,
             is_paused: false,
             found: Vec::new(),
@@ -164,6 +169,7 @@ impl WatchView {
 
     /// Shows the outcome of an unlock.
     pub(super) fn show_unlocked(&mut self, name: &str, outcome: Result<Result<String, String>, Error>) {
+        self.unlocking = None;
         self.status = Some(match outcome {
             Ok(Ok(text)) => Status { text, is_error: false },
             Ok(Err(text)) => Status { text, is_error: true },
@@ -191,7 +197,10 @@ impl WatchView {
         if key.modifiers.contains(KeyModifiers::ALT) {
             return Action::None;
         }
-        self.status = None;
+        // An outcome that came while a filter is typed is not visible yet.
+        if !matches!(self.mode, Mode::Filter) {
+            self.status = None;
+        }
         match &self.mode {
             Mode::List => return self.handle_in_list(key.code),
             Mode::Filter => self.handle_in_filter(key.code),
@@ -278,6 +287,7 @@ impl WatchView {
                     None => format!("{} was not unlocked", escape(&prompt.name)),
                     Some(_) => format!("unlocking {} …", escape(&prompt.name)),
                 };
+                self.unlocking = confirmed.is_some().then(|| prompt.name.clone());
                 self.status = Some(Status { text, is_error: false });
                 self.mode = Mode::List;
                 return confirmed.map_or(Action::None, Action::Unlock);
@@ -297,6 +307,12 @@ impl WatchView {
 
     fn ask_to_unlock(&mut self, name: Option<String>) -> Action {
         let Some(name) = name else { return Action::None };
+        // Another request would cancel it, possibly between two holders.
+        if let Some(unlocking) = &self.unlocking {
+            let text = format!("the unlock of {} has not ended: try again later", escape(unlocking));
+            self.status = Some(Status { text, is_error: true });
+            return Action::None;
+        }
         self.open(Mode::Unlock(UnlockPrompt { name: name.clone(), lock: None, typed: String::new() }));
         Action::Inspect(name)
     }

@@ -243,6 +243,32 @@ fn keys_of_the_terminal_work_in_every_mode() {
     assert!(matches!(press(&mut view, KeyCode::Char('q')), Action::Quit));
 }
 
+#[tokio::test]
+async fn a_second_unlock_waits_for_the_outcome_of_the_first() {
+    let client = turnlock::Client::connect("memory://").await.unwrap();
+    let _guard = client.lock("a").lock().await.unwrap();
+    let lock = client.inspect("a").await.unwrap().unwrap();
+    let mut view = view("", three());
+    assert!(matches!(press(&mut view, KeyCode::Char('u')), Action::Inspect(_)));
+    view.show_inspected("a", Ok(Some(Box::new((lock, held("a"))))));
+    type_in(&mut view, "yes");
+    assert!(matches!(press(&mut view, KeyCode::Enter), Action::Unlock(_)));
+    for keys in ["u", "ju", "\nx"] {
+        let codes = keys.chars().map(|key| if key == '\n' { KeyCode::Enter } else { KeyCode::Char(key) });
+        let action = codes.map(|key| press(&mut view, key)).last();
+        assert!(matches!(action, Some(Action::None)), "{keys:?}");
+        assert_eq!(screen(&mut view)[23], "the unlock of a has not ended: try again later", "{keys:?}");
+    }
+    press(&mut view, KeyCode::Esc);
+    // The outcome is shown after a filter that is being typed.
+    type_in(&mut view, "/b");
+    view.show_unlocked("a", Ok(Ok("a was unlocked by force".to_owned())));
+    type_in(&mut view, "c");
+    press(&mut view, KeyCode::Esc);
+    assert_eq!(screen(&mut view)[23], "a was unlocked by force");
+    assert!(matches!(press(&mut view, KeyCode::Char('u')), Action::Inspect(_)));
+}
+
 #[test]
 fn every_screen_fits_into_every_size() {
     let mut locks =
