@@ -10,7 +10,7 @@ use tokio::io::AsyncReadExt;
 use tokio::process::{Child, Command};
 use turnlock_testkit::{eventually, within};
 
-use super::start_hold;
+use super::{is_renewed_past, start_hold};
 use crate::fixture::{Fixture, ms};
 use crate::program::{Program, is_running};
 use crate::run::blocked_stderr::until_full;
@@ -160,8 +160,7 @@ async fn a_full_standard_output_delays_no_signal(fixture: Fixture) {
     let child = command.spawn().unwrap();
     let lock = fixture.client().await.lock(&fixture.name);
     eventually("the lock is held", ms(20_000), async || lock.is_locked().await.unwrap()).await;
-    // Longer than the lease: it is renewed.
-    tokio::time::sleep(ms(4_000)).await;
+    is_renewed_past(&fixture, ms(3_000)).await;
     holds_until_term(&fixture, child.id().unwrap()).await;
     assert_eq!(end_of(child).await, (Some(0), String::new()));
     assert!(fixture.is_free(&[]).await);

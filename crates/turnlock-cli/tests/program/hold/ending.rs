@@ -6,7 +6,7 @@ use rustix::process::Signal;
 use turnlock::Client;
 use turnlock_testkit::{FaultProxy, RedisServer, eventually, in_time};
 
-use super::start_hold;
+use super::{is_renewed_past, start_hold};
 use crate::fixture::{Fixture, ms};
 use crate::program::Program;
 use crate::run::successor::{CommandExit, Successor, repeat_if_inconclusive};
@@ -119,7 +119,11 @@ async fn a_hold_stopped_past_its_lease_exits_with_79(fixture: Fixture) {
     tokio::time::sleep(ms(3_100)).await;
     program.signal(Signal::CONT);
     let output = program.output_with_open_stdin().await;
-    assert_eq!(output.status.code(), Some(LOST), "{}", String::from_utf8_lossy(&output.stderr));
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(LOST), "{stderr}");
+    // The end of the lease may be seen before the renewal has reported it.
+    let is_over = stderr.contains("the lock is lost: ") || stderr.contains("; it ends in 0 ms\n");
+    assert!(is_over, "{stderr}");
 }
 
 async fn a_fixed_lease_exits_before_its_end_and_is_held_until_then(fixture: Fixture) {
@@ -149,8 +153,7 @@ async fn a_fixed_lease_exits_before_its_end_and_is_held_until_then(fixture: Fixt
 
 async fn a_lock_is_renewed_past_its_lease(fixture: Fixture) {
     let (program, _) = start_hold(&fixture, &["--watchdog", "3s"]).await;
-    tokio::time::sleep(ms(5_000)).await;
-    assert!(!fixture.is_free(&[]).await);
+    is_renewed_past(&fixture, ms(3_000)).await;
     assert_eq!(program.finish().await, (0, String::new()));
 }
 

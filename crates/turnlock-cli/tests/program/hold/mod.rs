@@ -5,8 +5,10 @@ mod ending;
 mod holding;
 mod services;
 
+use std::time::{Duration, Instant};
+
 use crate::Case;
-use crate::fixture::Fixture;
+use crate::fixture::{Fixture, ms};
 use crate::program::Program;
 use crate::store::Store;
 use crate::terminal;
@@ -25,6 +27,16 @@ pub(crate) fn cases(store: Store) -> impl Iterator<Item = Case> {
         Store::File => &[],
     };
     common.concat().into_iter().chain(specific.iter().copied())
+}
+
+/// Checks that a held lock stays held for longer than its lease.
+async fn is_renewed_past(fixture: &Fixture, lease: Duration) {
+    let lock = fixture.client().await.lock(&fixture.name);
+    let start = Instant::now();
+    while start.elapsed() < lease + ms(1_000) {
+        assert!(lock.is_locked().await.unwrap(), "free after {:?}", start.elapsed());
+        tokio::time::sleep(ms(100)).await;
+    }
 }
 
 /// Starts a hold, and waits until it has the lock. Returns the words of its line after `held`.

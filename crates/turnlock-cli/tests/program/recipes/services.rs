@@ -2,7 +2,7 @@
 
 use std::os::unix::net::UnixDatagram;
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use turnlock_testkit::{eventually, within};
 use yaml_rust2::Yaml;
 
@@ -30,6 +30,25 @@ impl<'a> Pod<'a> {
         Self { recipe, spec, volume, sidecar }
     }
 
+    /// Starts the main container.
+    fn start_main(&self, who: usize) -> Program {
+        let command = texts(&self.spec["containers"][0]["command"]);
+        let command: Vec<_> = command.iter().map(|word| word.replace("/lock/", &self.volume)).collect();
+        self.recipe.argv(&command, &[], who)
+    }
+
+    /// Kills the sidecar with all its processes, as the kernel does when the first process of a container is killed.
+    fn kill_sidecar(&self) {
+        let sidecar = self.sidecar.pid.as_raw_nonzero();
+        self.sidecar.signal(Signal::STOP);
+        let children = std::fs::read_to_string(format!("/proc/{sidecar}/task/{sidecar}/children")).unwrap();
+        self.sidecar.signal(Signal::KILL);
+        for child in children.split_ascii_whitespace() {
+            // A child may have ended.
+            let _ = kill_process(Pid::from_raw(child.parse().unwrap()).unwrap(), Signal::KILL);
+        }
+    }
+
     /// Runs the probe of a container.
     async fn probe(&self, container: &Yaml, probe: &str) -> bool {
         let command = texts(&container[probe]["exec"]["command"]);
@@ -51,10 +70,15 @@ pub(super) async fn a_sidecar_keeps_one_pod_active(fixture: Fixture) {
     let manifest = recipe.yaml("kind: Deployment");
     let spec = &manifest["spec"]["template"]["spec"];
     assert_eq!(spec["initContainers"][0]["restartPolicy"].as_str(), Some("Always"), "a sidecar");
+    recipe.program(
+        "billing",
+        &format!("#!/bin/sh\necho $WHO >>'{}'\necho active\n", recipe.file("active").display()),
+    );
     let first = Pod::start(&recipe, spec, 1);
     eventually("the first pod has the lock", ms(30_000), async || first.has_started().await).await;
     let second = Pod::start(&recipe, spec, 2);
-    assert!(first.is_live().await && !second.has_started().await);
+    eventually("the first pod is live", ms(30_000), async || first.is_live().await).await;
+    assert!(!second.has_started().await);
     // The first pod loses the lock: its liveness probe fails, and the sidecar exits with 79.
     let lock = recipe.fixture.client().await.lock("billing");
     assert!(lock.force_unlock().await.unwrap());
@@ -63,13 +87,27 @@ pub(super) async fn a_sidecar_keeps_one_pod_active(fixture: Fixture) {
     assert_eq!(first.sidecar.output_with_open_stdin().await.status.code(), Some(79));
     // Its sidecar is restarted, and waits. The second pod is deleted.
     let first = Pod::start(&recipe, spec, 1);
-    assert!(!first.has_started().await && second.is_live().await);
+    let mut main = first.start_main(1);
+    eventually("the second pod is live", ms(30_000), async || second.is_live().await).await;
+    assert!(!first.has_started().await);
+    assert_eq!(recipe.lines("active"), [""; 0], "a restarted container waits for the lock");
     second.sidecar.signal(Signal::TERM);
     eventually("the first pod has the lock again", ms(30_000), async || first.has_started().await).await;
-    assert!(!second.is_live().await);
-    assert_eq!(second.sidecar.output_with_open_stdin().await.status.code(), Some(143));
+    main.expect("active").await;
+    assert_eq!(second.sidecar.output_with_open_stdin().await.status.code(), Some(0));
+    assert!(!recipe.file("pod-2/held").exists(), "the second pod is not live");
+    // The sidecar is killed: its file stays, and the liveness probe fails before the lease ends.
+    first.kill_sidecar();
+    assert!(recipe.file("pod-1/held").exists());
+    eventually("the first pod is not live", ms(30_000), async || !first.is_live().await).await;
+    if recipe.fixture.url.starts_with("redis:") {
+        assert!(lock.force_unlock().await.unwrap(), "the lock is free while the pod is live");
+    }
+    // A restarted sidecar holds the lock, and releases it.
+    let first = Pod::start(&recipe, spec, 1);
+    eventually("the restarted sidecar has the lock", ms(30_000), async || first.has_started().await).await;
     first.sidecar.signal(Signal::TERM);
-    first.sidecar.output_with_open_stdin().await;
+    assert_eq!(first.sidecar.output_with_open_stdin().await.status.code(), Some(0));
     assert!(!lock.is_locked().await.unwrap());
 }
 
@@ -85,6 +123,13 @@ async fn ready(socket: &UnixDatagram) {
 pub(super) async fn a_bound_service_is_active_on_one_machine(fixture: Fixture) {
     let recipe = Recipe::new(fixture, "systemd: ").await;
     let unit = recipe.block("ini", "Type=notify");
+    let (unit_section, service_section) = unit.split_once("[Service]").unwrap();
+    // A store that cannot be reached for long does not end the attempts.
+    assert_eq!(setting(unit_section, "StartLimitIntervalSec"), "0");
+    assert_eq!(
+        (setting(service_section, "Restart"), setting(service_section, "RestartSec")),
+        ("always", "2s")
+    );
     let bound = recipe.block("ini", "# /etc/systemd/system/billing.service");
     assert_eq!(
         (setting(&bound, "BindsTo"), setting(&bound, "After")),
