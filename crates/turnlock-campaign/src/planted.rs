@@ -11,7 +11,7 @@ use turnlock_testkit::TempDir;
 use crate::{Arguments, Command, checker, run_on_servers, search};
 
 /// How often a run on real servers may miss a bug.
-const ATTEMPTS: u64 = 3;
+const ATTEMPTS: u64 = 10;
 
 /// What a violation says if holds overlap.
 const OVERLAP: &str = " with others ";
@@ -21,7 +21,7 @@ fn run_of(bug: Bug) -> Option<(&'static str, &'static str)> {
     Some(match bug {
         Bug::StaysOnReplica => ("--shape single --only demotion --minutes 0.2 --pause 1000", "do not end"),
         Bug::WaitElsewhere => (
-            "--shape sentinel --only fail_over_stale,stop_worker --kinds lock,fair --locks 2 --long-holds 40 --minutes 0.5 --pause 500",
+            "--shape sentinel --only fail_over_stale,stop_worker --kinds lock,fair --locks 8 --long-holds 60 --minutes 0.5 --pause 300",
             OVERLAP,
         ),
         Bug::PresenceIgnored => ("--shape file --only stop_worker --minutes 0.1", OVERLAP),

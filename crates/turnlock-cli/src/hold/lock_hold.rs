@@ -89,7 +89,14 @@ impl LockHold<'_> {
         loop {
             let state = LockState { valid_until: lock.valid_until(), lost: None };
             let Action::Wait(until) = countdown.next_action(Instant::now(), state) else {
-                return Ok(HoldEnd::Losing(state.valid_until));
+                // A process that was stopped may find the end over.
+                let end = state.valid_until;
+                let is_over = Instant::now() >= end;
+                return Ok(if is_over {
+                    HoldEnd::Lost(lease.lost_reason(end))
+                } else {
+                    HoldEnd::Losing(end)
+                });
             };
             let is_over = release_at.is_some_and(|release_at| Instant::now() >= release_at);
             // The line is printed even if the time is short.

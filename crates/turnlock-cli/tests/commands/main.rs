@@ -35,6 +35,9 @@ use store::Store;
 /// Time limit of one case.
 const LIMIT: Duration = Duration::from_secs(180);
 
+/// Default number of concurrent cases per core: most of them wait most of the time.
+const CASES_PER_CORE: usize = 3;
+
 /// The stores that common cases run on.
 const STORES: &[Store] = &[Store::Redis, Store::File];
 
@@ -86,7 +89,10 @@ fn main() {
     trials.extend(json_schema::DOCUMENT_CASES.iter().map(|case| trial(Store::Memory, *case)));
     trials.extend(without_store::CASES.iter().map(|case| trial(Store::Memory, *case)));
     trials.extend(pictures::trials());
-    turnlock_testkit::run(&Arguments::from_args(), trials).exit();
+    let mut arguments = Arguments::from_args();
+    let cores = std::thread::available_parallelism().map_or(2, usize::from);
+    arguments.test_threads.get_or_insert(CASES_PER_CORE * cores);
+    turnlock_testkit::run(&arguments, trials).exit();
 }
 
 fn trial(store: Store, case: Case) -> Trial {

@@ -78,7 +78,7 @@ async fn verbose_reports_each_step(fixture: Fixture) {
     assert!(stderr.contains("stays held for 19s (--at-least)"), "{stderr}");
     let (code, stderr) = fixture.run(&["-v", "-n"], &["true"]).finish().await;
     assert_eq!(code, 1);
-    assert!(stderr.starts_with(&format!("{prefix}not acquired (-n), held by ")), "{stderr}");
+    assert!(stderr.starts_with(&format!("{prefix}not acquired (-n), kept until ")), "{stderr}");
 }
 
 async fn a_conflict_prints_nothing_without_a_terminal(fixture: Fixture) {
