@@ -11,7 +11,7 @@ use turnlock_testkit::TempDir;
 use crate::{Arguments, Command, checker, run_on_servers, search};
 
 /// How often a run on real servers may miss a bug.
-const ATTEMPTS: u64 = 10;
+const ATTEMPTS: u64 = 15;
 
 /// What a violation says if holds overlap.
 const OVERLAP: &str = " with others ";
