@@ -20,9 +20,11 @@ const CREATE: &str = "getent group turnlock || groupadd --system turnlock; insta
 pub(crate) fn check() -> Result<(), Error> {
     use std::os::unix::fs::MetadataExt;
 
+    use turnlock_file::is_group_directory;
+
     // Not a symbolic link, and of root: no other user can replace it.
     let reason = match std::fs::symlink_metadata(DIRECTORY) {
-        Ok(found) if found.is_dir() && found.uid() == 0 && found.mode() & 0o2077 == 0o2050 => return Ok(()),
+        Ok(found) if found.is_dir() && is_group_directory(found.uid(), found.mode()) => return Ok(()),
         Ok(found) => format!(
             "it must be a directory of root with mode 2750. It belongs to user {} and \
              group {}, with mode {:04o}. Run as root: chown root:turnlock {DIRECTORY}; chmod 2750 {DIRECTORY}",

@@ -40,7 +40,7 @@ pub(super) const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).uni
 ///
 /// Members of the group cannot create files in it. If they could, they could have other users of the store delete
 /// or overwrite files elsewhere, by a rollback journal that names them, or by links in place of the files of `SQLite`.
-pub(super) fn is_group_directory(owner: u32, mode: impl Into<u32>) -> bool {
+pub fn is_group_directory(owner: u32, mode: impl Into<u32>) -> bool {
     owner == 0 && mode.into() & 0o2077 == 0o2050
 }
 

@@ -53,6 +53,7 @@ use turnlock_store::{
     Topic, clock,
 };
 
+pub use access::is_group_directory;
 use database::Database;
 use file_error::FileError;
 use presence::Presence;

@@ -10,6 +10,7 @@ use crate::escape::{escape, json_line};
 use crate::run::held_lock::HeldLock;
 use crate::run::lock_session::LockSession;
 use crate::run::run_lease::RunLease;
+use crate::timestamp::rfc_3339;
 
 /// The line on standard output that tells that the lock is held, and the message to the service manager.
 pub(super) struct Announcement {
@@ -73,7 +74,7 @@ fn json(session: &LockSession<'_>, lock: &HeldLock) -> String {
         token: lock.token(),
         lease_ms: lease.duration().as_millis(),
         renewed: matches!(lease, RunLease::Renewed(_)),
-        valid_until: humantime::format_rfc3339_millis(SystemTime::now() + left).to_string(),
+        valid_until: rfc_3339(SystemTime::now() + left),
     };
     json_line(&line).unwrap_or_default()
 }

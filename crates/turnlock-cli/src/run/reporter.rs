@@ -10,6 +10,7 @@ use super::verbose;
 use super::waiting_line::WaitingLine;
 use crate::escape::{escape, escape_message, json_line};
 use crate::lock_arguments::LockArguments;
+use crate::timestamp::rfc_3339;
 
 /// How long to wait for a slow reader before the command starts, so that our lines come before those of the command.
 const FLUSH_BEFORE_COMMAND: Duration = Duration::from_millis(100);
@@ -115,7 +116,7 @@ impl Reporter {
     }
 
     fn write_json(&self, event: &Event<'_>) {
-        let time = humantime::format_rfc3339_millis(SystemTime::now()).to_string();
+        let time = rfc_3339(SystemTime::now());
         let line = json_line(&JsonEvent { event, name: &self.name, time });
         self.stderr_writer.write(format!("{}\n", line.unwrap_or_default()));
     }
