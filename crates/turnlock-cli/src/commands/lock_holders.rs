@@ -29,9 +29,14 @@ impl LockHolders {
 
     /// Formats who is in the way, in one line. `None` if the lock is free.
     pub(crate) fn text(&self, now: SystemTime) -> Option<String> {
+        let has_queue = !self.0.queue.is_empty();
+        self.held_by(now).or_else(|| has_queue.then(|| "others are in the queue".to_owned()))
+    }
+
+    /// Formats the holders in one line. `None` if there is none.
+    pub(crate) fn held_by(&self, now: SystemTime) -> Option<String> {
         match &self.0.holders[..] {
-            [] if self.0.queue.is_empty() => None,
-            [] => Some("others are in the queue".to_owned()),
+            [] => None,
             [one] => Some(holder_text(one, now)),
             [one, others @ ..] => Some(format!("{} and {} more", holder_text(one, now), others.len())),
         }
@@ -79,6 +84,24 @@ mod tests {
         lock.holders.truncate(1);
         (lock.holders[0].host, lock.holders[0].owner) = (None, "java\u{1b}:1".to_owned());
         assert_eq!(text(lock).as_deref(), Some(r"held by java\u{1b}:1"));
+    }
+
+    #[test]
+    fn control_characters_of_other_clients_are_escaped() {
+        let hostile = "\x1b[2J\n\r\t\u{202e}\u{7}\u{9b}";
+        let mut identified = held("nightly");
+        let mut kept = kept("nightly");
+        for holder in [&mut identified.holders[0], &mut kept.holders[0]] {
+            holder.owner = hostile.to_owned();
+            (holder.host, holder.label) = (Some(hostile.to_owned()), Some(hostile.to_owned()));
+        }
+        let mut unidentified = identified.clone();
+        unidentified.holders[0].host = None;
+        for lock in [identified, kept, unidentified] {
+            let text = text(lock).expect("a holder");
+            let is_printable = |character: char| !character.is_control() && character != '\u{202e}';
+            assert!(text.chars().all(is_printable), "{text:?}");
+        }
     }
 
     #[test]

@@ -191,9 +191,8 @@ impl<'a> LockSession<'a> {
     /// Queries the state of the lock for the waiting line. `None` if the store does not reply.
     async fn wait_status(&self, client: &Client, target: &LockTarget) -> Option<WaitStatus> {
         let found = target.inspect().await.ok()?;
-        let owners: Vec<_> = found.holders.iter().map(|holder| holder.owner.clone()).collect();
-        let identities = client.identities(&owners).await.unwrap_or_default();
-        Some(WaitStatus::new(&found, identities, client.id(), self.started.elapsed()))
+        let holders = LockHolders::query(client, std::future::ready(Ok(found.clone()))).await;
+        Some(WaitStatus::new(&found, holders.as_ref(), client.id(), self.started.elapsed()))
     }
 
     /// Reports that another owner holds the lock. Returns the exit code.
