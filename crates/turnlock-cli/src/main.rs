@@ -16,6 +16,7 @@ mod lock_arguments;
 mod manual;
 mod run;
 mod run_arguments;
+mod session;
 mod status_arguments;
 mod store;
 mod system_store;

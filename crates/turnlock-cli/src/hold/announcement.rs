@@ -7,9 +7,9 @@ use tokio::sync::oneshot;
 
 use super::notify_socket::notify_ready;
 use crate::escape::{escape, json_line};
-use crate::run::held_lock::HeldLock;
-use crate::run::lock_session::LockSession;
-use crate::run::run_lease::RunLease;
+use crate::session::held_lock::HeldLock;
+use crate::session::lock_session::LockSession;
+use crate::session::run_lease::RunLease;
 use crate::timestamp::rfc_3339;
 
 /// The line on standard output that tells that the lock is held, and the message to the service manager.

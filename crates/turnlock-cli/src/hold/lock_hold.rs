@@ -8,13 +8,13 @@ use super::announcement::{Announced, Announcement};
 use super::stdin_watch::StdinWatch;
 use crate::arguments::StoreArguments;
 use crate::exit_code;
-use crate::run::countdown::{Action, Countdown, LockState};
-use crate::run::event::{Event, LossCause};
-use crate::run::lock_session::{Grant, LockSession, SessionEnd};
-use crate::run::release::{MIN_UNLOCK_DELAY, Release};
-use crate::run::run_lease::RunLease;
-use crate::run::signals::{Signals, name_of};
 use crate::run_arguments::OnLost;
+use crate::session::countdown::{Action, Countdown, LockState};
+use crate::session::event::{Event, LossCause};
+use crate::session::lock_session::{Grant, LockSession, SessionEnd};
+use crate::session::release::{MIN_UNLOCK_DELAY, Release};
+use crate::session::run_lease::RunLease;
+use crate::session::signals::{Signals, name_of};
 
 /// How long to wait for the reader of the line when `--for` is over.
 const PRINT_LIMIT: Duration = Duration::from_millis(500);

@@ -12,9 +12,9 @@ use anyhow::Context;
 use crate::arguments::StoreArguments;
 use crate::exit_code;
 use crate::hold_arguments::HoldArguments;
-use crate::run::lock_session::LockSession;
-use crate::run::reporter::Reporter;
-use crate::run::usage::check_lock;
+use crate::session::lock_session::LockSession;
+use crate::session::reporter::Reporter;
+use crate::session::usage::check_lock;
 use lock_hold::LockHold;
 use stdin_watch::StdinWatch;
 

@@ -3,19 +3,19 @@ use std::process::ExitStatus;
 
 use anyhow::Context;
 
-use super::countdown::Countdown;
-use super::event::{Event, LossCause};
-use super::held_lock::HeldLock;
-use super::lock_session::{Grant, LockSession, SessionEnd, code_of_signal};
-use super::release::Release;
-use super::run_lease::RunLease;
 use super::running_command::RunningCommand;
-use super::signals::Signals;
 use super::supervisor::{CommandError, CommandExit, Supervisor};
 use crate::arguments::StoreArguments;
 use crate::escape::escape_message;
 use crate::exit_code;
 use crate::run_arguments::{OnLost, RunArguments};
+use crate::session::countdown::Countdown;
+use crate::session::event::{Event, LossCause};
+use crate::session::held_lock::HeldLock;
+use crate::session::lock_session::{Grant, LockSession, SessionEnd, code_of_signal};
+use crate::session::release::Release;
+use crate::session::run_lease::RunLease;
+use crate::session::signals::Signals;
 
 /// One command under one lock, from connecting to the exit code.
 pub(crate) struct LockedRun<'a> {
@@ -123,9 +123,9 @@ mod tests {
     use clap::Parser;
     use turnlock::Client;
 
-    use super::super::reporter::Reporter;
     use super::*;
     use crate::arguments::{Arguments, Command};
+    use crate::session::reporter::Reporter;
 
     #[tokio::test]
     async fn no_command_is_started_under_an_expired_lock() {

@@ -1,25 +1,11 @@
-//! `turnlock run`: runs a command under a lock. Its public modules are shared with `turnlock hold`.
+//! `turnlock run`: runs a command under a lock.
 
-pub(crate) mod countdown;
-pub(crate) mod event;
-pub(crate) mod held_lock;
-mod kind_conflict;
-pub(crate) mod lock_session;
-mod lock_target;
 mod locked_run;
 #[cfg_attr(not(target_os = "linux"), path = "no_process_tree.rs")]
 mod process_tree;
-pub(crate) mod release;
-pub(crate) mod reporter;
-pub(crate) mod run_lease;
 mod running_command;
-pub(crate) mod signals;
 mod spawn;
-mod stderr_writer;
 mod supervisor;
-pub(crate) mod usage;
-mod verbose;
-mod waiting_line;
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -27,12 +13,12 @@ use std::process::ExitCode;
 
 use crate::arguments::StoreArguments;
 use crate::run_arguments::RunArguments;
+use crate::session::lock_session::LockSession;
+use crate::session::reporter::Reporter;
+use crate::session::run_lease::RunLease;
+use crate::session::usage::{check_lock, usage_error};
 use crate::{exit_code, flock_arguments};
-use lock_session::LockSession;
 use locked_run::LockedRun;
-use reporter::Reporter;
-use run_lease::RunLease;
-use usage::{check_lock, usage_error};
 
 /// Runs a command under a lock and returns the exit code.
 pub(crate) async fn run(store: &StoreArguments, mut arguments: RunArguments) -> anyhow::Result<ExitCode> {

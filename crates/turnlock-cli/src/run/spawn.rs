@@ -46,7 +46,7 @@ mod forked {
     use rustix::io::Errno;
     use rustix::process::{Pid, getpid, getppid};
 
-    use crate::run::signals::HANDLED;
+    use crate::session::signals::HANDLED;
 
     /// Makes the forked child of the process `parent` write its pid, and die with the calling thread.
     pub(super) fn prepare(command: &mut Command, parent: Pid, pid_pipe: OwnedFd) {

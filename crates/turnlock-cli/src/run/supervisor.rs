@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal};
 use turnlock::LostReason;
 
-use super::countdown::{Action, Countdown, LockState};
-use super::event::{Event, LossCause};
-use super::held_lock::HeldLock;
-use super::reporter::Reporter;
-use super::run_lease::RunLease;
 use super::running_command::{Change, RunningCommand};
-use super::signals::{ReceivedSignal, Signals, name_of};
+use crate::session::countdown::{Action, Countdown, LockState};
+use crate::session::event::{Event, LossCause};
+use crate::session::held_lock::HeldLock;
+use crate::session::reporter::Reporter;
+use crate::session::run_lease::RunLease;
+use crate::session::signals::{ReceivedSignal, Signals, name_of};
 
 /// How often to check whether the descendants of an ended command have exited.
 const DESCENDANT_POLL: Duration = Duration::from_millis(20);
