@@ -21,11 +21,13 @@
 //! | [`lease`] | how long a hold lasts on the store, and how long its client may rely on it |
 //! | [`renewal`] | which hold is due next |
 //! | [`wait_queue`], [`wait_step`], [`yielding`] | which local waiter sends a request, and when |
+//! | [`wait_graph`] | which waiters wait for each other in a cycle |
 //! | [`hold_state`] | what a release, a lost reply, a hand-over or a loss does to a hold |
 //! | [`backoff`], [`doubt`], [`request`] | what to do when a reply is missing |
 //! | [`tally`] | what the replies of several servers to one request decide |
 
 #![forbid(unsafe_code)]
+#![warn(clippy::disallowed_methods)]
 
 pub mod backoff;
 pub mod doubt;
@@ -43,6 +45,7 @@ pub mod planted;
 pub mod renewal;
 pub mod request;
 pub mod tally;
+pub mod wait_graph;
 pub mod wait_queue;
 pub mod wait_step;
 pub mod yielding;

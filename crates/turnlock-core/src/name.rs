@@ -96,6 +96,9 @@ pub enum NameError {
         max = LockName::MAX_LEN
     )]
     TooLong(usize),
+    /// The key belongs to the records of clients.
+    #[error("the key {0:?} is used by turnlock for its own records: use another name, or a key prefix")]
+    Reserved(String),
 }
 
 impl LockName {
@@ -106,7 +109,7 @@ impl LockName {
     ///
     /// # Errors
     ///
-    /// [`NameError`] if the name is empty or too long.
+    /// [`NameError`] if the name is empty, too long or reserved.
     pub fn parse(name: &str) -> Result<Self, NameError> {
         Self::of(Kind::Lock, "", name)
     }
@@ -115,7 +118,7 @@ impl LockName {
     ///
     /// # Errors
     ///
-    /// [`NameError`] if the name is empty, or too long with its prefix.
+    /// [`NameError`] if the name is empty, or, with its prefix, too long or reserved.
     pub fn of(kind: Kind, prefix: &str, name: &str) -> Result<Self, NameError> {
         if name.is_empty() {
             return Err(NameError::Empty);
@@ -124,7 +127,12 @@ impl LockName {
         if len > Self::MAX_LEN {
             return Err(NameError::TooLong(len));
         }
-        Ok(Self::of_key(kind, &[prefix, name], prefix.len()))
+        let made = Self::of_key(kind, &[prefix, name], prefix.len());
+        // A record would be taken for a lock, and a lock for a record that has expired.
+        if made.key() == Self::ACTIVITY || made.key().starts_with(Self::CLIENT_PREFIX) {
+            return Err(NameError::Reserved(made.key().to_owned()));
+        }
+        Ok(made)
     }
 
     /// Creates the name of a primitive whose key has these parts. The prefix has `prefix_len` bytes.
@@ -171,9 +179,19 @@ impl LockName {
     /// The Redis pattern of the keys that hold client records.
     pub const CLIENTS: &str = "turnlock_client:*";
 
+    const CLIENT_PREFIX: &str = "turnlock_client:";
+
     /// Returns the name of a client's record.
     pub fn of_client(client: ClientId) -> Self {
-        Self::of_key(Kind::Plain, &["turnlock_client:", &client.to_string()], 0)
+        Self::of_key(Kind::Plain, &[Self::CLIENT_PREFIX, &client.to_string()], 0)
+    }
+
+    /// The Redis key of the activity records of all clients.
+    pub const ACTIVITY: &str = "turnlock_waits";
+
+    /// Returns the name of the activity records.
+    pub fn of_activity() -> Self {
+        Self::of_key(Kind::Plain, &[Self::ACTIVITY], 0)
     }
 
     /// Returns this name with the channel of one waiter of a fair lock.
@@ -390,6 +408,16 @@ mod tests {
         assert_eq!(LockName::of(Kind::Lock, "p:", "").unwrap_err(), NameError::Empty);
         assert!(LockName::parse(&"x".repeat(LockName::MAX_LEN)).is_ok());
         assert_eq!(LockName::of(Kind::Lock, "p", &"x".repeat(4096)).unwrap_err(), NameError::TooLong(4097));
+    }
+
+    #[test]
+    fn the_keys_of_records_are_no_names() {
+        for (prefix, text) in [("", "turnlock_waits"), ("turn", "lock_waits"), ("turnlock_", "client:x")] {
+            let reserved = NameError::Reserved([prefix, text].concat());
+            assert_eq!(LockName::of(Kind::Fair, prefix, text).unwrap_err(), reserved);
+        }
+        assert!(LockName::of(Kind::Lock, "p:", "turnlock_waits").is_ok());
+        assert!(LockName::parse("turnlock_waits:").is_ok() && LockName::parse("turnlock_client").is_ok());
     }
 
     #[test]

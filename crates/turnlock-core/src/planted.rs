@@ -53,12 +53,20 @@ pub enum Bug {
     MinorityCounts,
     /// A delayed unlock comes in half its time.
     EarlyDelayedUnlock,
+    /// A refused repeat of a delayed unlock releases the lock.
+    RefusedRepeatReleases,
     /// A reentry does not raise the count on the store.
     ReentryNotCounted,
     /// A count-down of a latch counts twice.
     LatchCountsTwice,
     /// A lock is handed over inside a process after the hand-over window.
     HandOverAfterWindow,
+    /// A holder is not told of the end of its lease.
+    LostNotReported,
+    /// A waiter sleeps until the end of the holder's lease, without messages and polls.
+    WakeUpsIgnored,
+    /// A deadlock is found of waits that end by themselves.
+    DeadlockWithLimit,
     /// A client stays on a server that has become a replica.
     StaysOnReplica,
     /// Replicas acknowledge the writes of another connection.
@@ -69,7 +77,7 @@ pub enum Bug {
 
 impl Bug {
     /// The bugs of the engine and of the models, the same on all stores.
-    pub const OF_ENGINE: [Self; 24] = [
+    pub const OF_ENGINE: [Self; 28] = [
         Self::LateLocalEnd,
         Self::NoMargin,
         Self::LeaseFromReply,
@@ -91,9 +99,13 @@ impl Bug {
         Self::ReconnectIgnored,
         Self::MinorityCounts,
         Self::EarlyDelayedUnlock,
+        Self::RefusedRepeatReleases,
         Self::ReentryNotCounted,
         Self::LatchCountsTwice,
         Self::HandOverAfterWindow,
+        Self::LostNotReported,
+        Self::WakeUpsIgnored,
+        Self::DeadlockWithLimit,
     ];
 
     /// The bugs of one store.

@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use crate::Moment;
+use crate::planted::Bug;
 
 /// What a waiter at the front of the queue knows.
 #[derive(Clone, Debug)]
@@ -71,6 +72,9 @@ pub fn next_move(now: Moment, view: &WaitView) -> WaitMove {
         return WaitMove::Listen;
     }
     let longest = view.pause.unwrap_or(view.poll);
+    if let Some(ttl) = ttl.filter(|_| Bug::WakeUpsIgnored.is_planted()) {
+        return if now >= sent + ttl { WaitMove::Send } else { WaitMove::SleepUntil(sent + ttl) };
+    }
     let next_request = sent + ttl.unwrap_or(longest).clamp(SHORTEST_SLEEP, longest.max(SHORTEST_SLEEP));
     if view.hint || now >= next_request { WaitMove::Send } else { WaitMove::SleepUntil(next_request) }
 }

@@ -35,6 +35,8 @@ fn text() -> impl Strategy<Value = String> {
         ":18446744073709551615",
         ":18446744073709551616",
         ":+1",
+        "turnlock_waits",
+        "turnlock_client:",
     ];
     prop_oneof![
         4 => vec(select(PARTS), 0..16).prop_map(|parts| parts.concat()),
@@ -53,9 +55,15 @@ proptest! {
         let len = prefix.len() + text.len();
         let name = match LockName::of(kind, &prefix, &text) {
             Err(error) => {
-                let is_empty = text.is_empty();
-                prop_assert_eq!(error, if is_empty { NameError::Empty } else { NameError::TooLong(len) });
-                prop_assert!(is_empty || len > LockName::MAX_LEN);
+                let (key, is_empty) = (prefix + &text, text.is_empty());
+                let is_reserved = key == LockName::ACTIVITY || key.starts_with("turnlock_client:");
+                let expected = match () {
+                    () if is_empty => NameError::Empty,
+                    () if len > LockName::MAX_LEN => NameError::TooLong(len),
+                    () => NameError::Reserved(key),
+                };
+                prop_assert_eq!(error, expected);
+                prop_assert!(is_empty || len > LockName::MAX_LEN || is_reserved);
                 return Ok(());
             }
             Ok(name) => name,

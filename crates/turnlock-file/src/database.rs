@@ -10,7 +10,10 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, Params, TransactionBeha
 use turnlock_core::model::{Acquired, Reply, Step};
 use turnlock_core::{ClientId, Kind, LockName, Moment};
 use turnlock_store::row::{self, Table};
-use turnlock_store::{Failure, FoundKeys, Search, clock};
+use turnlock_store::{
+    Activity, ActivityRecord, ActivityScope, Failure, FoundKeys, MAX_ACTIVITY_LEN, MAX_ACTIVITY_RECORDS,
+    Search, StoredActivity, clock,
+};
 
 use super::file_error::FileError;
 use super::file_table::{self, FileTable};
@@ -138,6 +141,60 @@ impl Database {
         clients.iter().map(&mut one).collect()
     }
 
+    /// Stores the activity record of a client, or removes it. Returns when.
+    ///
+    /// Removes those that have expired, and so those of dead clients, which an older version does not remove.
+    pub(super) fn write_activity(
+        &mut self,
+        client: ClientId,
+        record: Option<&ActivityRecord>,
+    ) -> Result<Moment, FileError> {
+        self.transact(|table| {
+            // The transaction has the write lock by now, so that stamps are in the order of the writes.
+            let now = clock::now();
+            let mut delete =
+                table.sql.prepare_cached("DELETE FROM activity WHERE client = ?1 OR ends <= ?2")?;
+            delete.execute((client.to_string(), micros(now)))?;
+            if let Some(ActivityRecord { text, is_linked, lasts }) = record {
+                let mut insert =
+                    table.sql.prepare_cached("INSERT INTO activity VALUES (?1, ?2, ?3, ?4, ?5)")?;
+                let ends = micros(now + *lasts);
+                insert.execute((client.to_string(), micros(now), ends, is_linked, text))?;
+            }
+            Ok(now)
+        })
+    }
+
+    /// Returns the activity records of the clients that are alive. Damaged ones are left out.
+    pub(super) fn activity(&mut self, scope: ActivityScope) -> Result<Activity, FileError> {
+        self.reopen_if_replaced()?;
+        let transaction = self.connection.transaction()?;
+        let now = clock::now();
+        let mut select = transaction.prepare_cached(
+            "SELECT client, written, record FROM activity
+             WHERE ends > ?1 AND (is_linked OR NOT ?2) AND length(CAST(record AS BLOB)) <= ?3
+             ORDER BY client LIMIT ?4",
+        )?;
+        let limits = (MAX_ACTIVITY_LEN, MAX_ACTIVITY_RECORDS + 1);
+        let mut rows = select.query((micros(now), scope == ActivityScope::Linked, limits.0, limits.1))?;
+        let (mut records, mut count) = (Vec::new(), 0);
+        while let Some(row) = rows.next()? {
+            count += 1;
+            let client = row.get_ref(0)?.as_str().ok().and_then(ClientId::from_wire);
+            let written = row.get_ref(1)?.as_i64().ok().and_then(|written| u64::try_from(written).ok());
+            let (Some(client), Some(written), Ok(text)) = (client, written, row.get_ref(2)?.as_str()) else {
+                continue;
+            };
+            let written = Moment::from_micros(written);
+            // A moment of an earlier boot, in a damaged file.
+            if count <= MAX_ACTIVITY_RECORDS && written <= now && presence::is_alive(&self.store_path, client)
+            {
+                records.push(StoredActivity { client, written, text: text.to_owned() });
+            }
+        }
+        Ok(Activity { now, records, scanned: count })
+    }
+
     /// Stores a subscription of this client to a name.
     pub(super) fn subscribe(&mut self, name: &LockName, subscription: i64) -> Result<(), FileError> {
         let client = self.presence.client().to_string();
@@ -254,6 +311,11 @@ fn connect_once(store_path: &StorePath, presence: &Presence) -> Result<Connectio
     schema::remove_dead_clients(&transaction, |client| presence::is_alive(store_path, client))?;
     transaction.commit().map_err(FileError::Commit)?;
     Ok(connection)
+}
+
+/// A moment as an integer of `SQLite`.
+fn micros(moment: Moment) -> i64 {
+    i64::try_from(moment.as_micros()).unwrap_or(i64::MAX)
 }
 
 fn identity_of(store_path: &StorePath) -> Option<(u64, u64)> {

@@ -15,6 +15,7 @@
 
 #![cfg(unix)]
 #![forbid(unsafe_code)]
+#![warn(clippy::disallowed_methods)]
 
 mod access;
 mod access_problem;
@@ -39,18 +40,19 @@ mod worker;
 use std::fmt;
 use std::future::ready;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::TryFutureExt;
 use futures_util::future::BoxFuture;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use turnlock_core::model::{Reply, Step};
-use turnlock_core::{ClientId, Kind, LockName};
+use turnlock_core::{ClientId, Kind, LockName, Moment};
 use turnlock_store::{
-    ClientProfile, Directory, Examination, Failure, Finding, FoundKeys, Level, OpenError, Overview,
-    ReleaseMessages, ReplyFuture, Search, Sent, ServerOverview, Signals, StepOptions, StepReply, Store,
-    Topic, clock,
+    Activity, ActivityRecord, ActivityScope, ClientProfile, Directory, Examination, Failure, Finding,
+    FoundKeys, Level, OpenError, Overview, ReleaseMessages, ReplyFuture, Search, Sent, ServerOverview,
+    Signals, StepOptions, StepReply, Store, Topic, clock,
 };
 
 pub use access::is_group_directory;
@@ -228,6 +230,19 @@ impl Directory for File {
     fn client_records(&self, clients: &[ClientId], limit: Duration) -> ReplyFuture<Vec<Option<String>>> {
         let clients = clients.to_vec();
         self.submit(limit, move |database| database.client_records(&clients))
+    }
+
+    fn write_activity(
+        &self,
+        client: ClientId,
+        record: Option<ActivityRecord>,
+        limit: Duration,
+    ) -> ReplyFuture<Option<Moment>> {
+        self.submit(limit, move |database| database.write_activity(client, record.as_ref()).map(Some))
+    }
+
+    fn activity(&self, scope: ActivityScope, limit: Duration) -> ReplyFuture<Activity> {
+        self.submit(limit, move |database| database.activity(scope))
     }
 }
 

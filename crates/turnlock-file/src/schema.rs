@@ -105,6 +105,12 @@ pub(super) fn migrate(
         )?;
         transaction.pragma_update(None, "user_version", FORMAT)?;
     }
+    // Not a new format: an older version does not need the table, and locks in the same file.
+    transaction.execute_batch(
+        "CREATE TABLE IF NOT EXISTS activity (
+             client TEXT PRIMARY KEY, written INTEGER, ends INTEGER, is_linked INTEGER, record TEXT
+         ) WITHOUT ROWID;",
+    )?;
     if !is_in_use && boot::record(transaction, boot, now.moment)? {
         reset_after_reboot(transaction, now)?;
     }
@@ -148,7 +154,7 @@ fn reset_after_reboot(transaction: &Transaction<'_>, now: Now) -> Result<(), Fil
         let is_free = row.remembered_kind(now).is_none();
         file_table::write(transaction, &key, Some(&text), (!is_free).then_some(&row))?;
     }
-    transaction.execute_batch("DELETE FROM listeners; DELETE FROM clients;")?;
+    transaction.execute_batch("DELETE FROM listeners; DELETE FROM clients; DELETE FROM activity;")?;
     Ok(())
 }
 

@@ -1,5 +1,6 @@
 //! Damaged rows and files: an error or a valid value, and never a panic.
 
+mod activity;
 mod hostile;
 
 use std::fs;
@@ -15,7 +16,7 @@ use rusqlite::{Connection, Transaction};
 use turnlock_core::model::{AcquireOptions, Claim, CounterOp, Reply, Step};
 use turnlock_core::{ClientId, Glob, Kind, Lease, LockName, OwnerId};
 use turnlock_store::row::{self, Table};
-use turnlock_store::{Failure, FailureKind, Search, Sent, clock};
+use turnlock_store::{Activity, ActivityScope, Failure, FailureKind, MAX_ACTIVITY_LEN, Search, Sent, clock};
 use turnlock_testkit::TempDir;
 
 use super::database::{Database, set_busy_deadline};
@@ -226,6 +227,9 @@ impl TestStore {
         let search = Search { names: Glob::new("*"), prefix: String::new(), at_most: 100 };
         database.find(&search)?;
         database.client_records(&[client(1), client(2)])?;
+        let Activity { now, records, .. } = database.activity(ActivityScope::All)?;
+        assert!(records.iter().all(|record| record.written <= now && record.text.len() <= MAX_ACTIVITY_LEN));
+        database.write_activity(client(1), Some(&activity::record()))?;
         database.subscribe(&name(Kind::Lock), 1)?;
         let steps = [any_step(Kind::Lock, 0), any_step(Kind::Fair, 1), any_step(Kind::Lock, 4)];
         let (replies, _) = database.execute(&steps)?;
@@ -243,6 +247,7 @@ fn a_damaged_file_or_log_is_an_error_or_a_store() {
         database.subscribe(&name(kind), 1).expect("subscribed");
     }
     database.write_client_record(client(1), "{}").expect("written");
+    database.write_activity(client(1), Some(&activity::record())).expect("written");
     let (log, in_log) = (original.log(), fs::read(&original.store_path.database).expect("a file"));
     let log = fs::read(log).expect("a log");
     drop(database);
@@ -287,6 +292,15 @@ fn a_damaged_column_is_an_error_or_ignored() {
         ("UPDATE listeners SET client = X'FF'", true),
         ("UPDATE listeners SET client = 'x'", true),
         ("UPDATE listeners SET number = 'x'", true),
+        ("UPDATE activity SET client = X'FF'", true),
+        ("UPDATE activity SET client = CAST(X'FF' AS TEXT)", true),
+        ("UPDATE activity SET written = 'x'", true),
+        ("UPDATE activity SET written = -1", true),
+        ("UPDATE activity SET ends = 'x'", true),
+        ("UPDATE activity SET ends = X'FF'", true),
+        ("UPDATE activity SET is_linked = 'x'", true),
+        ("UPDATE activity SET record = CAST(X'FF' AS TEXT)", true),
+        ("UPDATE activity SET record = X'FF'", true),
         ("UPDATE items SET key = X'FF' WHERE key = 'Lock'", true),
         ("UPDATE items SET row = X'FF' WHERE key = 'Lock'", false),
     ] {
@@ -297,6 +311,7 @@ fn a_damaged_column_is_an_error_or_ignored() {
             database.subscribe(&name(kind), 1).expect("subscribed");
         }
         database.write_client_record(client(1), "{}").expect("written");
+        database.write_activity(client(1), Some(&activity::record())).expect("written");
         drop(database);
         let other = Connection::open(&store.store_path.database).expect("the file");
         assert!(other.execute(change, []).expect(change) > 0, "{change}");

@@ -46,7 +46,7 @@ pub(crate) fn step(call: &ScriptCall, reply: Reply) -> Result<StepReply<StepValu
         _ => None,
     };
     let value = decoded.ok_or_else(|| failure::unexpected_reply("a script", &value))?;
-    Ok(StepReply { value, sent, replicas, notified })
+    Ok(StepReply { replicas, notified, ..StepReply::new(value, sent) })
 }
 
 /// Converts the reply of a script to the type that the script always replies with.
@@ -77,7 +77,7 @@ pub(crate) fn batch(
             value.iter_mut().filter(|line| !is_gone(line)).for_each(|line| *line = None);
         }
     }
-    Ok(StepReply { value, sent, replicas: reached, notified: None })
+    Ok(StepReply { replicas: reached, ..StepReply::new(value, sent) })
 }
 
 // In the following functions, `None` is a reply that no script gives.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::future::{FutureExt, ready};
 use futures_util::stream;
+use redis::Value;
 use turnlock_core::{ClientId, Kind, LockName, Moment};
 
 use crate::key_probe::{self, KeyProbe};
@@ -16,7 +17,10 @@ use crate::script_call::ScriptCall;
 use crate::store::{Redis, Topology};
 use crate::{decode, failure, lua};
 use turnlock_store::clock;
-use turnlock_store::{Directory, Failure, FoundKeys, ReplyFuture, Search, Sent, StepReply};
+use turnlock_store::{
+    Activity, ActivityRecord, ActivityScope, Directory, Failure, FoundKeys, ReplyFuture, Search, Sent,
+    StepReply, StoredActivity,
+};
 
 impl Directory for Redis {
     /// Scans the keys of all primaries for locks.
@@ -72,6 +76,61 @@ impl Directory for Redis {
         };
         self.batch(keys, |key| key, read, CallOptions::unreplicated(limit), decode)
     }
+
+    fn write_activity(
+        &self,
+        client: ClientId,
+        record: Option<ActivityRecord>,
+        limit: Duration,
+    ) -> ReplyFuture<Option<Moment>> {
+        let millis = |lasts: Duration| u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX);
+        let (text, is_linked, lasts) = record.map_or_else(
+            || (String::new(), false, 0),
+            |record| (record.text, record.is_linked, millis(record.lasts)),
+        );
+        let call = ScriptCall::on(&lua::ACTIVITY_WRITE, &LockName::of_activity(), &[]);
+        let call = call.arg((client.to_string(), text, u8::from(is_linked), lasts));
+        let (topology, options) = (self.topology.clone(), CallOptions::unreplicated(limit));
+        async move {
+            let Reply { value, sent, .. } = topology.call(&Arc::new(call), options).await?;
+            let stamp = decode::script_reply::<u64>(&value)?;
+            Ok(StepReply::new(Some(Moment::from_micros(stamp)), sent))
+        }
+        .boxed()
+    }
+
+    fn activity(&self, scope: ActivityScope, limit: Duration) -> ReplyFuture<Activity> {
+        let call = ScriptCall::on(&lua::ACTIVITY_READ, &LockName::of_activity(), &[]);
+        let limits = (turnlock_store::MAX_ACTIVITY_RECORDS, turnlock_store::MAX_ACTIVITY_LEN);
+        let call = call.arg((u8::from(scope == ActivityScope::Linked), limits.0, limits.1));
+        let (topology, options) = (self.topology.clone(), CallOptions::unreplicated(limit));
+        async move {
+            let Reply { value, sent, .. } = topology.call(&Arc::new(call), options).await?;
+            Ok(StepReply::new(stored_activity(&value)?, sent))
+        }
+        .boxed()
+    }
+}
+
+/// Decodes activity records: client, stamp and text of each. Leaves out what turnlock does not write.
+pub(crate) fn stored_activity(reply: &Value) -> Result<Activity, Failure> {
+    let (now, scanned, lines): (u64, usize, Vec<Vec<u8>>) = decode::script_reply(reply)?;
+    let record = |line: &[Vec<u8>]| {
+        let [client, written, text] = line else { return None };
+        let (client, written) = (str::from_utf8(client).ok()?, str::from_utf8(written).ok()?);
+        Some(StoredActivity {
+            client: ClientId::from_wire(client)?,
+            written: Moment::from_micros(written.parse().ok().filter(|written| *written <= now)?),
+            text: String::from_utf8(text.clone()).ok()?,
+        })
+    };
+    let records = lines.chunks(3).filter_map(record).collect();
+    Ok(Activity { now: Moment::from_micros(now), records, scanned })
+}
+
+/// Decodes a reply to `SCAN`: the next cursor, and keys.
+pub(crate) fn scanned_keys(page: &Value) -> Result<(String, Vec<Vec<u8>>), Failure> {
+    redis::from_redis_value_ref(page).map_err(|_| failure::unexpected_reply("SCAN", page))
 }
 
 /// Keys per `SCAN` request. The server handles no other request meanwhile.
@@ -117,8 +176,7 @@ impl Finder {
             let mut cmd = redis::cmd("SCAN");
             cmd.arg(&cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(SCAN_COUNT);
             let page = node.connection.command(&cmd, self.limit).await?.value;
-            let (next, keys): (String, Vec<Vec<u8>>) =
-                redis::from_redis_value_ref(&page).map_err(|_| failure::unexpected_reply("SCAN", &page))?;
+            let (next, keys) = scanned_keys(&page)?;
             self.scanned += SCAN_COUNT;
             self.probe_keys(keys).await;
             if next == "0" {

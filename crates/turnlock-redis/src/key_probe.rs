@@ -41,7 +41,9 @@ const AUXILIARY_PREFIXES: [&str; 9] = [
 
 /// Returns `true` if a key belongs to another key, and is nothing by itself.
 pub(crate) fn is_auxiliary_key(key: &str) -> bool {
-    AUXILIARY_PREFIXES.iter().any(|prefix| key.starts_with(prefix)) || key.contains(":rwlock_timeout:")
+    AUXILIARY_PREFIXES.iter().any(|prefix| key.starts_with(prefix))
+        || key.contains(":rwlock_timeout:")
+        || key == LockName::ACTIVITY
 }
 
 pub(crate) fn call(name: &LockName) -> ScriptCall {
@@ -209,6 +211,7 @@ mod tests {
             assert!(is_auxiliary_key(&name.beside(prefix.trim_end_matches(':'))), "{prefix}");
         }
         assert!(is_auxiliary_key(&name.below(&format!("{OWNER}:rwlock_timeout:1"))));
+        assert!(is_auxiliary_key(LockName::ACTIVITY) && !is_auxiliary_key("turnlock_waits:"));
         assert!(!is_auxiliary_key("redisson_lock") && !is_auxiliary_key("turnlock_waiters"));
     }
 }

@@ -21,6 +21,7 @@
 //! | `config/` | settings and URLs, checked before the first connection |
 
 #![forbid(unsafe_code)]
+#![warn(clippy::disallowed_methods)]
 
 mod access;
 pub mod acl;

@@ -13,7 +13,7 @@ type Outcomes<'a, T> = Pin<Box<dyn Future<Output = Vec<Outcome<T>>> + Send + 'a>
 
 /// Runs the lines concurrently, in one call for each value of `group`.
 ///
-/// The outcomes are in the order of the lines. A line whose call failed has no outcome.
+/// The outcomes are in the order of the lines. A line whose call failed has no outcome, and the reply has the first failure.
 ///
 /// # Errors
 ///
@@ -48,13 +48,14 @@ fn run_group<'a, L: Send + Sync, T: Send + 'a>(
         let failure = match run(lines).await {
             Ok(StepReply { mut value, sent, replicas, .. }) => {
                 value.resize_with(lines.len(), || None);
-                let outcome = |value| Ok(StepReply { value, sent, replicas, notified: None });
+                let outcome = |value| Ok(StepReply { replicas, ..StepReply::new(value, sent) });
                 return value.into_iter().map(outcome).collect();
             }
             Err(failure) => failure,
         };
         let Some(size) = failure::part_size(&failure, lines.len()) else {
-            tracing::warn!(%failure, lines = lines.len(), "part of a batch failed");
+            // The caller gets the first failure of the batch, and logs it.
+            tracing::debug!(%failure, lines = lines.len(), "part of a batch failed");
             return lines.iter().map(|_| Err(failure.clone())).collect();
         };
         join_all(lines.chunks(size).map(|part| run_group(part, run))).await.into_iter().flatten().collect()
@@ -109,12 +110,8 @@ mod tests {
                 Err(failure(error))
             } else {
                 let value = lines.iter().map(|line| Some(*line)).collect();
-                Ok(StepReply {
-                    value,
-                    sent: sent(u64::from(lines[0])),
-                    replicas: u32::from(lines[0]),
-                    notified: None,
-                })
+                let replicas = u32::from(lines[0]);
+                Ok(StepReply { replicas, ..StepReply::new(value, sent(u64::from(lines[0]))) })
             };
             Box::pin(std::future::ready(reply))
         })
@@ -127,6 +124,7 @@ mod tests {
         let (outcome, calls) = run(&[21, 11, 22, 12, 31], |_| false).await;
         let reply = outcome.expect("a reply");
         assert_eq!(reply.value, [Some(21), Some(11), Some(22), Some(12), Some(31)]);
+        assert!(reply.failure.is_none());
         assert_eq!(calls, [vec![11, 12], vec![21, 22], vec![31]]);
         // The earliest time of sending, and the fewest replicas.
         assert_eq!((reply.sent.at, reply.replicas), (sent(11).at, 11));
@@ -142,7 +140,9 @@ mod tests {
     #[tokio::test]
     async fn a_batch_fails_only_if_all_lines_fail() {
         let (outcome, _) = run(&[11, 21], |lines| lines == [11]).await;
-        assert_eq!(outcome.expect("a reply").value, [None, Some(21)]);
+        let reply = outcome.expect("a reply");
+        assert_eq!(reply.value, [None, Some(21)]);
+        assert!(reply.failure.is_some());
         let (outcome, _) = run(&[11, 21], |_| true).await;
         assert!(outcome.is_err());
     }

@@ -67,14 +67,14 @@ impl Store for Redis {
         if matches!(step, Step::Renew(..) | Step::Heartbeat(..)) {
             let batch = self.call_batch(vec![step], options);
             return Box::pin(async move {
-                let StepReply { mut value, sent, replicas, notified } = batch.await?;
+                let StepReply { mut value, sent, replicas, .. } = batch.await?;
                 // Without an outcome of its own, it may have taken effect.
                 let in_doubt = || Failure {
                     in_doubt: Some(sent),
                     ..Failure::unavailable("the reply has no outcome of this step")
                 };
                 let value = value.pop().flatten().ok_or_else(in_doubt)?;
-                Ok(StepReply { value, sent, replicas, notified })
+                Ok(StepReply { replicas, ..StepReply::new(value, sent) })
             });
         }
         let StepOptions { limit, replicas, caller } = options;

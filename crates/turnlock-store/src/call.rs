@@ -22,12 +22,14 @@ pub struct StepReply<T> {
     pub replicas: u32,
     /// How many clients were notified, this one included if it subscribes. `None` if unknown.
     pub notified: Option<u32>,
+    /// Why steps of a batch have no outcome: the first failure of a part of it.
+    pub failure: Option<Box<Failure>>,
 }
 
 impl<T> StepReply<T> {
     /// A reply without replicas and notifications.
     pub fn new(value: T, sent: Sent) -> Self {
-        Self { value, sent, replicas: 0, notified: None }
+        Self { value, sent, replicas: 0, notified: None, failure: None }
     }
 
     /// Converts the value of the reply.
@@ -36,15 +38,15 @@ impl<T> StepReply<T> {
     ///
     /// Those of `convert`.
     pub fn try_map<U>(self, convert: impl FnOnce(T) -> Result<U, Failure>) -> Result<StepReply<U>, Failure> {
-        let Self { value, sent, replicas, notified } = self;
-        Ok(StepReply { value: convert(value)?, sent, replicas, notified })
+        let Self { value, sent, replicas, notified, failure } = self;
+        Ok(StepReply { value: convert(value)?, sent, replicas, notified, failure })
     }
 }
 
 impl<T> StepReply<Vec<Option<T>>> {
     /// Merges the replies to the parts of a batch, in order. A part that failed has no outcome.
     ///
-    /// The result has the earliest moment of sending, from which all leases count, and the fewest replicas.
+    /// The result has the earliest moment of sending, from which all leases count, the fewest replicas, and the first failure.
     ///
     /// # Errors
     ///
@@ -68,7 +70,9 @@ impl<T> StepReply<Vec<Option<T>>> {
             }
         }
         match (least, failed) {
-            (Some((sent, replicas)), _) => Ok(Self { value: values, sent, replicas, notified: None }),
+            (Some((sent, replicas)), failed) => {
+                Ok(Self { replicas, failure: failed.map(Box::new), ..Self::new(values, sent) })
+            }
             (None, Some(failure)) => Err(failure),
             (None, None) => Ok(Self::new(values, Sent::never())),
         }

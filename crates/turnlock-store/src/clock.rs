@@ -11,7 +11,7 @@
 //! [`simulation`].
 
 use std::sync::OnceLock;
-use std::time::Instant;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use turnlock_core::Moment;
 use turnlock_core::model::Now;
@@ -49,6 +49,7 @@ pub fn both() -> Now {
 /// The whole process follows it.
 pub fn follow_if_paused() {
     if !simulation::is_running() && simulation::is_paused() {
+        #[expect(clippy::disallowed_methods, reason = "where both clocks are at the start")]
         FOLLOWED.get_or_init(|| (Instant::now(), system_now()));
     }
 }
@@ -74,6 +75,7 @@ fn system_now() -> Moment {
 }
 
 #[cfg(not(unix))]
+#[expect(clippy::disallowed_methods, reason = "the clock of the system")]
 fn system_now() -> Moment {
     static START: OnceLock<Instant> = OnceLock::new();
     let start = *START.get_or_init(Instant::now);
@@ -87,14 +89,26 @@ pub fn wall_micros() -> u64 {
     if let Some(simulated) = simulation::wall_micros() {
         return simulated;
     }
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    #[expect(clippy::disallowed_methods, reason = "the clock of the system")]
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// The wall clock, for people: only shown, never compared.
+pub fn wall() -> SystemTime {
+    UNIX_EPOCH + Duration::from_micros(wall_micros())
+}
+
+/// The same time on the clock of the standard library. A moment that has passed is now.
+///
+/// That clock does not count the time that a machine is suspended.
+#[expect(clippy::disallowed_methods, reason = "for callers that use this clock")]
+pub fn instant_of(moment: Moment) -> Instant {
+    Instant::now() + moment.since(now())
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::simulation::{Simulation, is_running};
 
@@ -106,6 +120,7 @@ mod tests {
             runtime.expect("a runtime").block_on(async {
                 let simulation = Simulation::start();
                 let start = (now(), wall_micros());
+                assert_eq!(wall(), UNIX_EPOCH + Duration::from_micros(start.1));
                 tokio::time::sleep(Duration::from_secs(90)).await;
                 assert_eq!(now(), start.0 + Duration::from_secs(90));
                 assert_eq!(wall_micros(), start.1 + 90_000_000);

@@ -1,8 +1,9 @@
 use std::future::ready;
 use std::time::Duration;
 
-use turnlock_core::{ClientId, Glob, Kind, LockName};
+use turnlock_core::{ClientId, Glob, Kind, LockName, Moment};
 
+use crate::activity::{Activity, ActivityRecord, ActivityScope};
 use crate::call::{ReplyFuture, StepReply};
 use crate::failure::{Failure, FailureKind, Sent};
 
@@ -39,6 +40,27 @@ pub trait Directory: Send + Sync {
     /// Returns the records of these clients, in order. `None` for a client without a record.
     fn client_records(&self, clients: &[ClientId], _limit: Duration) -> ReplyFuture<Vec<Option<String>>> {
         without_request(vec![None; clients.len()])
+    }
+
+    /// Stores the activity record of a client, or removes it. Returns the time of the write, on the store's clock.
+    ///
+    /// `None` if the store keeps no such records. The clock is the same for all clients. A write must be stamped when it
+    /// is executed: not before it was sent, and not after its reply. Deadlocks are proven by these stamps.
+    fn write_activity(
+        &self,
+        _client: ClientId,
+        _record: Option<ActivityRecord>,
+        _limit: Duration,
+    ) -> ReplyFuture<Option<Moment>> {
+        without_request(None)
+    }
+
+    /// Returns the activity records that have not expired.
+    ///
+    /// At most [`MAX_ACTIVITY_RECORDS`](crate::MAX_ACTIVITY_RECORDS). Longer records than
+    /// [`MAX_ACTIVITY_LEN`](crate::MAX_ACTIVITY_LEN) are left out.
+    fn activity(&self, _scope: ActivityScope, _limit: Duration) -> ReplyFuture<Activity> {
+        without_request(Activity::default())
     }
 }
 

@@ -50,6 +50,8 @@ pub enum Topic {
     Messages,
     /// Closing of idle connections by the server.
     Connections,
+    /// Clients that wait for each other.
+    Waits,
 }
 
 impl Finding {
@@ -98,6 +100,7 @@ impl fmt::Display for Topic {
             Self::Rights => "rights",
             Self::Messages => "messages",
             Self::Connections => "connections",
+            Self::Waits => "waits",
         })
     }
 }

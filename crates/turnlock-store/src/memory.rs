@@ -10,12 +10,14 @@ use parking_lot::Mutex;
 use turnlock_core::model::{Released, Reply, Step};
 use turnlock_core::{ClientId, Kind, LockName, Moment};
 
+use crate::activity::{Activity, ActivityRecord, ActivityScope};
 use crate::call::{ReplyFuture, StepOptions, StepReply};
 use crate::clock;
 use crate::directory::{Directory, FoundKeys, Search};
 use crate::examination::{ClientProfile, Examination, ReleaseMessages};
 use crate::failure::{Failure, Sent};
 use crate::finding::{Finding, Level, Topic};
+use crate::records::Records;
 use crate::row::{self, Executed, Row};
 use crate::store::{Signals, Store};
 
@@ -51,8 +53,7 @@ pub struct MemoryStore(Arc<State>);
 struct State {
     rows: Mutex<HashMap<Box<str>, Row>>,
     clients: Mutex<Vec<Weak<dyn Signals>>>,
-    /// The records of clients, and when they expire.
-    client_records: Mutex<HashMap<ClientId, (String, Moment)>>,
+    records: Mutex<Records>,
     loses_messages: AtomicBool,
 }
 
@@ -90,7 +91,7 @@ impl MemoryStore {
     /// Deletes the records of all clients, as their expiry would.
     #[doc(hidden)]
     pub fn forget_client_records(&self) {
-        self.0.client_records.lock().clear();
+        *self.0.records.lock() = Records::default();
     }
 
     /// Executes steps, and notifies the waiters. Returns also how many clients were notified.
@@ -226,19 +227,37 @@ impl Directory for Memory {
     ) -> ReplyFuture<()> {
         let store = self.store.clone();
         on_poll(move || {
-            let (now, mut client_records) = (clock::now(), store.0.client_records.lock());
-            client_records.retain(|_, (_, end)| *end > now);
-            client_records.insert(client, (record, now + lasts));
+            store.0.records.lock().write_client_record(client, record, lasts, clock::now());
             Ok(())
         })
     }
 
     fn client_records(&self, clients: &[ClientId], _: Duration) -> ReplyFuture<Vec<Option<String>>> {
         let (store, clients) = (self.store.clone(), clients.to_vec());
+        on_poll(move || Ok(store.0.records.lock().client_records(&clients, clock::now())))
+    }
+
+    fn write_activity(
+        &self,
+        client: ClientId,
+        record: Option<ActivityRecord>,
+        _: Duration,
+    ) -> ReplyFuture<Option<Moment>> {
+        let store = self.store.clone();
         on_poll(move || {
-            let (now, client_records) = (clock::now(), store.0.client_records.lock());
-            let unexpired = |client| client_records.get(client).filter(|(_, end)| *end > now);
-            Ok(clients.iter().map(|client| unexpired(client).map(|(record, _)| record.clone())).collect())
+            let mut records = store.0.records.lock();
+            // Under the mutex, so that stamps are in the order of the writes.
+            let now = clock::now();
+            records.write_activity(client, record, now);
+            Ok(Some(now))
+        })
+    }
+
+    fn activity(&self, scope: ActivityScope, _: Duration) -> ReplyFuture<Activity> {
+        let store = self.store.clone();
+        on_poll(move || {
+            let records = store.0.records.lock();
+            Ok(records.activity(scope, clock::now()))
         })
     }
 }

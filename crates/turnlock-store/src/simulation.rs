@@ -77,6 +77,7 @@ pub(crate) fn wall_micros() -> Option<u64> {
 }
 
 /// A paused clock does not move while the system's does.
+#[expect(clippy::disallowed_methods, reason = "compares both clocks")]
 pub(crate) fn is_paused() -> bool {
     if Handle::try_current().is_err() {
         return false;

@@ -29,8 +29,8 @@ pub trait Store: Send + Sync + fmt::Debug {
 
     /// Executes several renewals of one [renewal group](turnlock_core::Kind::renewal_group), or several heartbeats.
     ///
-    /// Returns one outcome per step, in order. The outcome is `None` if the store failed with that step only, or if
-    /// too few replicas acknowledged a renewal.
+    /// Returns one outcome per step, in order. The outcome is `None` if the store failed with that step only, and then the
+    /// reply has the [failure](StepReply::failure), or if too few replicas acknowledged a renewal.
     fn call_batch(&self, steps: Vec<Step>, options: StepOptions) -> ReplyFuture<Vec<Option<Reply>>> {
         let calls = join_all(steps.into_iter().map(|step| self.call(step, options.clone())));
         Box::pin(async move {
@@ -86,6 +86,11 @@ pub trait Signals: Send + Sync {
 
     /// As `connection_changed`, and the new server may lack writes that the old one confirmed.
     fn server_changed(&self);
+
+    /// Several steps shared one call of a server. For metrics only.
+    fn call_shared(&self, steps: usize) {
+        let _ = steps;
+    }
 }
 
 /// Defines the typed calls: a step, and the reply to it.

@@ -5,6 +5,7 @@
 //! - `conformance` is the suite that every store must pass. It needs the feature `conformance`.
 //! - `RedisServer`, `FaultProxy` and others are for tests against Redis. They need the feature `servers`, a default.
 //! - `schedules` runs a unit test under many schedules of its threads. It needs the feature `schedules`.
+//! - `LogSubscriber` receives what turnlock logs. It needs the feature `servers`.
 //! - [`TempDir`] is a temporary directory. [`Shared`] is a value that many tests use.
 //! - [`trial`] makes a case a trial of libtest-mimic, and [`run`] runs the trials. A case that fails with
 //!   [`TimedOut`] while the whole machine stalls is run again, a few times in a run.
@@ -20,6 +21,8 @@
 
 #[cfg(feature = "conformance")]
 pub mod conformance;
+#[cfg(feature = "servers")]
+mod log_lines;
 mod reruns;
 #[cfg(feature = "schedules")]
 pub mod schedules;
@@ -32,6 +35,8 @@ mod temp_dir;
 mod trial;
 mod wait;
 
+#[cfg(feature = "servers")]
+pub use log_lines::{LogLine, LogSubscriber};
 #[cfg(feature = "servers")]
 pub use servers::*;
 pub use shared::Shared;

@@ -9,7 +9,8 @@ use crate::doctor::{self, Overview, Report};
 use crate::engine::Engine;
 use crate::lock::Named;
 use crate::{
-    Error, Found, Identity, Inspection, Kind, Latch, Lock, Owner, PermitSemaphore, ReadWriteLock, Semaphore,
+    Deadlock, Error, Found, Identity, Inspection, Kind, Latch, Lock, Owner, PermitSemaphore, ReadWriteLock,
+    Semaphore, Waits,
 };
 
 /// A client of a store, from which all locks are made. Cheap to clone.
@@ -189,16 +190,17 @@ impl Client {
         Lock { named: Named::new(&self.engine, kind, name), owner: None }
     }
 
-    /// Finds held locks of all kinds, and permit semaphores with taken permits.
+    /// Finds held locks, permit semaphores with taken permits, and names that clients wait for.
     ///
-    /// Returns at most `at_most` names that match `pattern`, sorted. In a pattern, `*` matches any characters, `?` one,
-    /// `[a-c]` and `[^a-c]` one of a set or not of it; a backslash escapes the next character. Names are without the key
-    /// prefix of the client. Locks of Redisson are found too. A lock that is held during the whole search is found.
+    /// A name with an [announced](crate::Builder::announce_waits) wait is found if it has no holder, too. Returns at most
+    /// `at_most` names that match `pattern`, sorted. In a pattern, `*` matches any characters, `?` one, `[a-c]` and
+    /// `[^a-c]` one of a set or not of it; a backslash escapes the next character. Names are without the key prefix.
+    /// Locks of Redisson are found too. A lock that is held during the whole search is found.
     ///
     /// On Redis every key is scanned (`SCAN`), at most a million and for ten seconds; then
-    /// [`Found::is_complete`] is `false`. The result is not a snapshot of one moment. Not found: semaphores and latches,
-    /// which are plain numbers on Redis; plain locks of other libraries, whose value can be any text. A fair lock
-    /// without waiters, and a spin lock, look like a lock.
+    /// [`Found::is_complete`] is `false`. The result is not a snapshot of one moment. Not found: semaphores and latches
+    /// without an announced wait, which are plain numbers on Redis; plain locks of other libraries, whose value can be
+    /// any text. A fair lock without waiters, and a spin lock, look like a lock.
     ///
     /// # Cancel safety
     ///
@@ -267,6 +269,46 @@ impl Client {
         let known = engine.on_runtime(engine.client_records(&records)).await?;
         let known: BTreeMap<_, _> = records.into_iter().zip(known).collect();
         Ok(owners.iter().map(|owner| known.get(&record_of(owner)?).cloned()?).collect())
+    }
+
+    /// Returns who waits on this store, as far as its clients have announced it.
+    ///
+    /// A turnlock client announces its waits of at least a second: see
+    /// [`Builder::announce_waits`](crate::Builder::announce_waits). Clients of other libraries do not. Names of other key
+    /// prefixes are included. One request.
+    /// [`Error::Denied`] if this user may not read it.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// let client = turnlock::Client::connect("memory://").await?;
+    /// for waiter in client.waits().await?.waiters {
+    ///     println!("{} waits for {}", waiter.process(), waiter.name);
+    /// }
+    /// # Ok::<(), turnlock::Error>(()) }).unwrap();
+    /// ```
+    pub async fn waits(&self) -> Result<Waits, Error> {
+        let engine = &self.engine;
+        Ok(engine.on_runtime(engine.situation()).await?.into_waits(&engine.reader()))
+    }
+
+    /// Returns the tasks that wait for each other in a cycle, the certain deadlocks first.
+    ///
+    /// Found in what clients have [announced](Client::waits), usually within two seconds of the begin, later where hundreds of
+    /// clients hold and wait. Each client in a deadlock logs a warning. See [`Deadlock::is_certain`] for what is proven.
+    /// One request. If [`Waits::is_complete`] is `false`, not all deadlocks are found. [`Error::Denied`] if this user may not read them.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe.
+    pub async fn deadlocks(&self) -> Result<Vec<Deadlock>, Error> {
+        let engine = &self.engine;
+        Ok(engine.on_runtime(engine.situation()).await?.deadlocks(&engine.reader()))
     }
 
     /// Releases a lock by force: all of it, or only the hold of `owner`.

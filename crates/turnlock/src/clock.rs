@@ -3,7 +3,9 @@
 use std::cell::Cell;
 
 use turnlock_core::Moment;
-pub(crate) use turnlock_store::clock::{follow_if_paused, is_followed_and_paused, wall_micros};
+pub(crate) use turnlock_store::clock::{
+    follow_if_paused, instant_of, is_followed_and_paused, wall, wall_micros,
+};
 
 thread_local! {
     static READS: Cell<usize> = const { Cell::new(0) };

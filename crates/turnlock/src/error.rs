@@ -46,16 +46,19 @@ pub enum Error {
         /// The owner that tried to release it.
         owner: String,
     },
-    /// The owner would wait for itself.
+    /// The wait would not end.
     ///
-    /// It reads and requests the write lock, or requests again a lock that is not reentrant. Release the first hold
-    /// first. Calls that do not wait are busy instead.
+    /// The owner would wait for itself: it reads and requests the write lock, or requests again a lock that is not
+    /// reentrant. Release the first hold first. Calls that do not wait are busy instead.
+    ///
+    /// Or several tasks wait for each other, and the client [fails on deadlocks](crate::Builder::fail_on_deadlock).
+    /// Release what the task holds, and start again.
     #[error("waiting for {name:?} would be a deadlock: {reason}")]
     WouldDeadlock {
         /// The name of the lock.
         name: String,
-        /// The hold of the owner that is in the way.
-        reason: &'static str,
+        /// The hold of the owner that is in the way, or who waits for whom.
+        reason: String,
     },
     /// The store did not confirm a release.
     ///
@@ -202,6 +205,21 @@ pub enum LostReason {
 }
 
 impl LostReason {
+    /// A word for each reason, as the value of a label.
+    #[cfg(feature = "metrics")]
+    pub(crate) const LABELS: [&str; 4] = ["expired", "not_renewed", "taken", "gone_after_reconnect"];
+
+    /// Its index in [`Self::LABELS`].
+    #[cfg(feature = "metrics")]
+    pub(crate) fn index(self) -> usize {
+        match self {
+            Self::Expired => 0,
+            Self::NotRenewed { .. } => 1,
+            Self::Taken => 2,
+            Self::GoneAfterReconnect => 3,
+        }
+    }
+
     /// The lease ended by the local clock. The store may still have the hold.
     pub(crate) fn is_local_end(self) -> bool {
         matches!(self, Self::Expired | Self::NotRenewed { .. })

@@ -6,6 +6,8 @@ use turnlock_core::model::PermitId;
 use turnlock_core::{ClientId, OwnerId};
 use turnlock_store::simulation;
 
+use crate::clock;
+
 /// The host, process and label of a client, for people who inspect locks.
 ///
 /// A turnlock client writes this record to the store after its first request for a lock, in the background, and again
@@ -87,7 +89,7 @@ impl Identity {
             host: sanitized(&host_name()),
             pid: std::process::id(),
             label: sanitized(&label.map_or_else(program_name, str::to_owned)),
-            started: SystemTime::now(),
+            started: clock::wall(),
             record: client,
             since: BTreeMap::new(),
             kept_until: BTreeMap::new(),
@@ -157,7 +159,7 @@ impl Identity {
 }
 
 /// Replaces control characters, and cuts the text to its limit.
-fn sanitized(text: &str) -> String {
+pub(crate) fn sanitized(text: &str) -> String {
     let shown =
         |character: char| if character.is_control() { char::REPLACEMENT_CHARACTER } else { character };
     text.chars().take(MAX_TEXT_CHARS).map(shown).collect()

@@ -73,6 +73,7 @@
 //! - `redis` (default): stores on Redis and Valkey.
 //! - `tls` (default): TLS connections to Redis.
 //! - `file` (default): stores in a file.
+//! - `metrics`: counters, gauges and histograms for a recorder of the crate `metrics`. Without it, they cost nothing.
 //! - `serde` (default): [`Settings`] can be deserialized from a file.
 //!
 //! The types at the root are async, on tokio. [`blocking`] has the same for programs without a runtime; there the thread
@@ -80,10 +81,12 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
+#![warn(clippy::disallowed_methods)]
 
 #[macro_use]
 mod delegate;
 
+mod activity;
 mod admin;
 pub mod blocking;
 mod client;
@@ -96,12 +99,17 @@ mod group;
 mod identity;
 mod kind;
 mod lock;
+#[cfg(feature = "metrics")]
+pub mod metrics;
+#[cfg(not(feature = "metrics"))]
+mod metrics;
 #[cfg(doctest)]
 mod misuse;
 mod owner;
 mod permits;
 mod sync;
 
+pub use activity::{Deadlock, HeldLock, Waiter, Waits};
 #[cfg(feature = "redis")]
 pub use admin::acl;
 pub use admin::{Found, Holder, Inspection, Role, doctor};

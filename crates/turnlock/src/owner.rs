@@ -1,10 +1,12 @@
 use std::collections::HashMap;
 use std::fmt;
+use std::num::NonZeroU32;
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use turnlock_core::{Kind, LockName};
 
+use crate::clock;
 use crate::engine::{self, AcquireRequest, Engine, Grant, Hold, LeaseMode, ReenterRequest, WaitLimit};
 use crate::error::Error;
 
@@ -85,6 +87,8 @@ impl OwnerHolds {
     }
 
     /// Reenters the hold of the owner, or makes a new one. Returns `None` if the lock is busy.
+    ///
+    /// The caller observes this as one acquire, whatever it takes.
     pub(crate) async fn acquire(
         &self,
         engine: &Arc<Engine>,
@@ -113,10 +117,11 @@ impl OwnerHolds {
             _ => {}
         }
         let is_under_write = request.under.is_some();
-        let grant = match engine::acquire(engine, request.clone()).await {
+        let grant = match engine::acquire_loop(engine, request.clone(), clock::now()).await {
             // Another task of this owner released the write lock meanwhile: read as any other owner.
             Err(Error::Lost { .. }) if is_under_write => {
-                engine::acquire(engine, AcquireRequest { under: None, ..request }).await
+                let request = AcquireRequest { under: None, ..request };
+                engine::acquire_loop(engine, request, clock::now()).await
             }
             outcome => outcome,
         }?;
@@ -165,17 +170,22 @@ fn deadlock_or_busy(wait_limit: WaitLimit, error: Error) -> Result<Option<Grant>
 pub(crate) fn holds_read_lock(name: &LockName) -> Error {
     let reason =
         "the owner holds the read lock, which excludes writers; release it before acquiring the write lock";
-    Error::WouldDeadlock { name: name.to_string(), reason }
+    Error::WouldDeadlock { name: name.to_string(), reason: reason.to_owned() }
 }
 
 fn not_reentrant(name: &LockName) -> Error {
-    let reason = "the owner holds it already, and a plain lock is not reentrant";
+    let reason = "the owner holds it already, and a plain lock is not reentrant".to_owned();
     Error::WouldDeadlock { name: name.to_string(), reason }
 }
 
 impl Owner {
     pub(crate) fn new(engine: &Arc<Engine>, number: u64) -> Self {
         Self { engine: Arc::downgrade(engine), number, holds: Arc::default() }
+    }
+
+    /// The number among the owners of its client. `None` after the first four billion.
+    pub(crate) fn number(&self) -> Option<NonZeroU32> {
+        u32::try_from(self.number).ok().and_then(NonZeroU32::new)
     }
 
     /// Fails if this is an owner of another client.

@@ -87,6 +87,12 @@ fn testing() {
 }
 
 #[test]
+#[cfg(feature = "metrics")]
+fn monitoring() {
+    check("monitoring", &[], "acquires are counted: true");
+}
+
+#[test]
 #[cfg(unix)]
 fn json_store() {
     check("json_store", &[], "acquired by the other client");

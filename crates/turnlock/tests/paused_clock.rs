@@ -69,3 +69,21 @@ async fn other_threads_keep_the_real_time() {
     });
     assert_eq!(received.recv_timeout(Duration::from_secs(60)), Ok(LostReason::Expired));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_that_is_far_longer_than_those_before_is_stuck() {
+    let client = client();
+    let lock = client.lock("orders");
+    let is_stuck = async || lock.inspect().await.expect("a reply").holders[0].is_stuck;
+    for _ in 0..20 {
+        let guard = lock.lock().await.expect("free");
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        guard.unlock().await.expect("held");
+    }
+    let _guard = lock.lock().await.expect("free");
+    tokio::time::sleep(Duration::from_secs(19)).await;
+    assert!(!is_stuck().await, "not ten times as long");
+    // The next check is at most 5 s later.
+    tokio::time::sleep(Duration::from_secs(7)).await;
+    assert!(is_stuck().await);
+}

@@ -1,56 +1,29 @@
-//! Waits that will not end by themselves are logged, once for each place in the code.
+//! Waits that will not end by themselves are logged, once for each call site.
 
-use std::fmt::{Debug, Write};
 use std::sync::{LazyLock, Mutex, Once};
 use std::time::Duration;
 
-use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Level, Metadata, Subscriber};
-use turnlock::{Client, Error, MemoryStore};
-use turnlock_testkit::eventually;
+use tracing::Level;
+use turnlock::{Builder, Client, Error, MemoryStore};
+use turnlock_testkit::{LogLine, LogSubscriber, eventually};
 
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// The warnings of all tests: each has its own lock name.
 static WARNINGS: LazyLock<Mutex<Vec<String>>> = LazyLock::new(Mutex::default);
 
-struct WarningLog;
-
-impl Visit for Line {
-    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        write!(self.0, "{}={value:?} ", field.name()).expect("a string");
-    }
-}
-
-#[derive(Default)]
-struct Line(String);
-
-impl Subscriber for WarningLog {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        *metadata.level() == Level::WARN && metadata.target().starts_with("turnlock")
-    }
-
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-    fn enter(&self, _: &Id) {}
-    fn exit(&self, _: &Id) {}
-
-    fn event(&self, event: &Event<'_>) {
-        let mut line = Line::default();
-        event.record(&mut line);
-        WARNINGS.lock().expect("unpoisoned").push(line.0);
-    }
-}
-
 fn client() -> Client {
+    client_with(Client::builder())
+}
+
+fn client_with(builder: Builder) -> Client {
     static INSTALL: Once = Once::new();
-    INSTALL.call_once(|| tracing::subscriber::set_global_default(WarningLog).expect("the only subscriber"));
-    Client::builder().memory(&MemoryStore::new()).expect("a memory store")
+    INSTALL.call_once(|| {
+        let note = |line: LogLine| WARNINGS.lock().expect("unpoisoned").push(line.to_string());
+        let log = LogSubscriber::new(Level::WARN, note);
+        tracing::subscriber::set_global_default(log).expect("the only subscriber");
+    });
+    builder.memory(&MemoryStore::new()).expect("a memory store")
 }
 
 fn warnings_about(name: &str) -> Vec<String> {
@@ -63,7 +36,7 @@ async fn warned_about(name: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_task_that_waits_for_its_own_lock_is_logged_with_both_places() {
+async fn a_task_that_waits_for_its_own_lock_is_logged_with_both_call_sites() {
     let client = client();
     let waits = tokio::spawn(async move {
         let _guard = client.lock("own-lock").await.unwrap();
@@ -72,8 +45,8 @@ async fn a_task_that_waits_for_its_own_lock_is_logged_with_both_places() {
     let line = warned_about("own-lock").await;
     assert!(line.contains("acquired before"), "{line}");
     waits.abort();
-    let places: Vec<_> = line.split_whitespace().filter(|word| word.contains("_at=")).collect();
-    let [held, waiting] = places[..] else { panic!("{line}") };
+    let call_sites: Vec<_> = line.split_whitespace().filter(|word| word.contains("_at=")).collect();
+    let [held, waiting] = call_sites[..] else { panic!("{line}") };
     assert!(held.starts_with("held_at=") && waiting.starts_with("waiting_at="), "{line}");
     assert!(held.contains("wait_warnings.rs:") && waiting.contains("wait_warnings.rs:"), "{line}");
     assert_ne!(held.split_once('=').unwrap().1, waiting.split_once('=').unwrap().1, "{line}");
@@ -113,7 +86,7 @@ async fn a_waiter_behind_others_is_logged_too() {
 }
 
 #[tokio::test]
-async fn a_place_is_logged_once() {
+async fn a_call_site_is_logged_once() {
     let client = client();
     for _ in 0..3 {
         let client = client.clone();
@@ -168,4 +141,54 @@ async fn a_certain_deadlock_is_an_error() {
     let lock = client.read_write_lock("certain").with_owner(&owner);
     let _reader = lock.read().await.unwrap();
     assert!(matches!(lock.write().await, Err(Error::WouldDeadlock { .. })));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadlock_of_three_clients_is_logged_within_three_seconds() {
+    const LABELS: [&str; 3] = ["first", "second", "third"];
+    // Installs the subscriber.
+    let (_, store) = (client(), MemoryStore::new());
+    let meeting = std::sync::Arc::new(tokio::sync::Barrier::new(4));
+    let name = |number: usize| format!("in-a-circle-{}", number % 3);
+    let tasks: Vec<_> = LABELS
+        .iter()
+        .enumerate()
+        .map(|(number, label)| {
+            let client = Client::builder().label(*label).memory(&store).expect("a memory store");
+            let (held, wanted) = (client.lock(&name(number)), client.lock(&name(number + 1)));
+            let meeting = std::sync::Arc::clone(&meeting);
+            tokio::spawn(async move {
+                let _held = held.lock().await.expect("free");
+                meeting.wait().await;
+                wanted.lock().await.map(drop)
+            })
+        })
+        .collect();
+    meeting.wait().await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let lines = warnings_about("in-a-circle");
+    assert_eq!(lines.len(), 3, "one of each client: {lines:#?}");
+    for line in &lines {
+        assert!(line.starts_with("deadlock: "), "{line}");
+        for part in LABELS.iter().map(|label| format!("({label})")).chain((0..3).map(name)) {
+            assert!(line.contains(&part), "{part} in {line}");
+        }
+    }
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(warnings_about("in-a-circle").len(), 3, "it is logged once");
+    tasks.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stuck_holder_is_logged_also_if_nothing_is_announced() {
+    let lock = client_with(Client::builder().announce_waits(false)).lock("stuck-body");
+    let (unblock, blocked) = std::sync::mpsc::channel::<()>();
+    // On a runtime of its own: it blocks one of its threads.
+    let blocking = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+        runtime.block_on(lock.run(|_| async move { blocked.recv().expect("unblocked") })).expect("held");
+    });
+    assert!(warned_about("stuck-body").await.contains("seems to be stuck"));
+    unblock.send(()).expect("it waits");
+    tokio::task::spawn_blocking(move || blocking.join()).await.expect("no panic").expect("no panic");
 }

@@ -51,6 +51,17 @@ pub(super) const CLIENT_RECORD: Commands = Commands::optional(&[(
     "other clients that inspect a lock cannot identify this client as its holder",
 )]);
 
+const NOT_ANNOUNCED: &str = "this client does not announce its waits and holds, and finds no deadlocks";
+
+/// For the announcement of waits and holds.
+pub(super) const ACTIVITY: Commands = Commands::optional(&[
+    ("time", NOT_ANNOUNCED),
+    ("hset", NOT_ANNOUNCED),
+    ("hdel", NOT_ANNOUNCED),
+    ("hrandfield", NOT_ANNOUNCED),
+    ("pexpire", NOT_ANNOUNCED),
+]);
+
 const RECONNECTS: &str =
     "the connection for messages reconnects each time the last waiter for a name is gone";
 

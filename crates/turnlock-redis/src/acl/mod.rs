@@ -14,7 +14,8 @@ use turnlock_core::LockName;
 ///
 /// With these rights, every method of the primitives works on names that match the pattern. If one is left
 /// out, a method fails; or it works with a disadvantage, which [`AclCommand::if_missing`] describes. The keys
-/// `turnlock_client:*`, which hold the identities of clients, are optional too.
+/// `turnlock_client:*`, which hold the identities of clients, and `turnlock_waits`, on which clients announce their
+/// waits and holds, are optional too.
 ///
 /// The pattern is that of the key, and includes the client's key prefix. A name that contains a `{` has
 /// related keys of a different form (Redisson's rule): write the brace in the pattern of such names, as in
@@ -47,7 +48,7 @@ impl AclRule {
             names: Vec::new(),
             is_for_cluster: false,
         };
-        rule = rule.with(&command::ALWAYS);
+        rule = rule.with(&command::ALWAYS).with(&command::ACTIVITY);
         for primitive in primitives {
             rule = rule.with(&primitive.commands());
             if primitive.sends_messages() {
@@ -143,6 +144,7 @@ impl AclRule {
 
     /// Derives the patterns of keys and channels from those of names.
     fn update_patterns(&mut self) {
+        self.keys.push(LockName::ACTIVITY.to_owned());
         if self.primitives.iter().any(|primitive| primitive.identifies_clients()) {
             self.keys.push(LockName::CLIENTS.to_owned());
         }
@@ -217,7 +219,8 @@ mod tests {
                 "redisson_lock_queue:{orders:*}",
                 "redisson_lock_timeout:{orders:*}",
                 "turnlock_client:*",
-                "turnlock_waiters:{orders:*}"
+                "turnlock_waiters:{orders:*}",
+                "turnlock_waits"
             ]
         );
         assert_eq!(rule.channels(), ["redisson_lock__channel:{orders:*}:*"]);
@@ -233,7 +236,7 @@ mod tests {
         let rule = AclRule::new(&Primitive::ALL, "*");
         assert_eq!(rule.keys(), ["*"]);
         let rule = AclRule::new(&[Primitive::Lock, Primitive::SpinLock], "a:*").with_names("a:b:*");
-        assert_eq!(rule.keys(), ["a:*", "turnlock_client:*"]);
+        assert_eq!(rule.keys(), ["a:*", "turnlock_client:*", "turnlock_waits"]);
         let mut commands = names(&rule);
         commands.dedup();
         assert_eq!(commands, names(&rule));
@@ -261,7 +264,14 @@ mod tests {
         let rule = AclRule::new(&[Primitive::Lock], "a:*").on_cluster().with_names("b:*");
         assert_eq!(
             rule.keys(),
-            ["a:*", "b:*", "turnlock_client:*", "turnlock_never:{a:*}", "turnlock_never:{b:*}"]
+            [
+                "a:*",
+                "b:*",
+                "turnlock_client:*",
+                "turnlock_never:{a:*}",
+                "turnlock_never:{b:*}",
+                "turnlock_waits"
+            ]
         );
         let spin = names(&AclRule::new(&[Primitive::SpinLock], "*").on_cluster());
         assert!(spin.contains(&"asking") && !spin.contains(&"ssubscribe"));

@@ -24,16 +24,19 @@ use crate::resp::ReplyReader;
 const YIELDS: usize = 3;
 
 /// Drives a connection until it closes, or until `moved`: the server is not the master any more.
+///
+/// `on_batch` is called with the number of steps of each call that several share, when it has its reply.
 pub(super) async fn run(
     multiplexer: Arc<Multiplexer>,
     reader: ReadHalf<Stream>,
     moved: impl Future<Output = ()>,
+    on_batch: impl Fn(usize),
 ) {
     // Also if this future is dropped: the runtime has ended, or nothing uses the connection any more.
     let closing = CloseOnDrop(&multiplexer);
     tokio::select! {
         biased;
-        outcome = drive(&multiplexer, reader) => {
+        outcome = drive(&multiplexer, reader, on_batch) => {
             outcome.err().iter().for_each(|error| multiplexer.fail(error));
         }
         () = moved => multiplexer.close(Outcome::Demoted),
@@ -41,7 +44,11 @@ pub(super) async fn run(
     drop(closing);
 }
 
-async fn drive(multiplexer: &Multiplexer, stream: ReadHalf<Stream>) -> RedisResult<()> {
+async fn drive(
+    multiplexer: &Multiplexer,
+    stream: ReadHalf<Stream>,
+    on_batch: impl Fn(usize),
+) -> RedisResult<()> {
     let mut replies = ReplyReader::new(stream);
     let mut timer = pin!(sleep_until(Instant::now()));
     let mut timer_end = Moment::NEVER;
@@ -59,13 +66,14 @@ async fn drive(multiplexer: &Multiplexer, stream: ReadHalf<Stream>) -> RedisResu
             replies = replies.read() => {
                 let outcome = multiplexer.receive(replies?);
                 while let Some((request, value)) = multiplexer.take_replied() {
-                    let is_batch = request.is_batch();
-                    if is_batch {
+                    let batch_len = request.batch_len();
+                    if batch_len.is_some() {
                         multiplexer.gather();
                     }
                     multiplexer.settle(request, value);
                     // One batch after the other: the server runs the next one while the callers of this one go on.
-                    if is_batch {
+                    if let Some(steps) = batch_len {
+                        on_batch(steps);
                         send_gathered(multiplexer).await;
                     }
                 }

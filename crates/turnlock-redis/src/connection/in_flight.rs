@@ -53,8 +53,12 @@ impl InFlight {
         Self { content, by, sent, skipped }
     }
 
-    pub(super) fn is_batch(&self) -> bool {
-        matches!(self.content, Content::Batch(_))
+    /// Returns the number of steps that share the call, if they do.
+    pub(super) fn batch_len(&self) -> Option<usize> {
+        match &self.content {
+            Content::Batch(calls) => Some(calls.len()),
+            Content::Call { .. } | Content::Commands(..) => None,
+        }
     }
 
     /// Returns `true` for a call of one or more steps that could share it with others.

@@ -52,7 +52,7 @@ impl LiveConnection {
     ///
     /// All commands are sent at once: after the stream is open, this takes one round trip.
     pub(super) async fn open(
-        common: &Common,
+        common: &Arc<Common>,
         endpoint: &Endpoint,
         ResolvedEndpoint { address, epoch }: ResolvedEndpoint,
         purpose: Purpose,
@@ -64,8 +64,10 @@ impl LiveConnection {
         let multiplexer = Arc::new(Multiplexer::new(number, common.server_mode, writer));
         let endpoint = endpoint.clone();
         let moved = async move { endpoint.wait_until_moved(epoch).await };
+        let notified = Arc::clone(common);
+        let on_batch = move |steps| notified.notify(|signals| signals.call_shared(steps));
         let mut driver = JoinSet::new();
-        driver.spawn_on(driver::run(Arc::clone(&multiplexer), reader, moved), &common.runtime);
+        driver.spawn_on(driver::run(Arc::clone(&multiplexer), reader, moved, on_batch), &common.runtime);
         let live = Self { multiplexer, _driver: driver, number, epoch, suspect: AtomicBool::new(false) };
         let setup = setup_commands(common, purpose);
         // The time limit is that of connecting as a whole.

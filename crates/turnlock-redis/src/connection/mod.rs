@@ -316,7 +316,8 @@ impl Connection {
         let mut live = self.live.lock();
         if live.as_ref().is_some_and(|live| live.number == broken.number) {
             *live = None;
-            tracing::warn!(connection = broken.number, endpoint = %self.endpoint, "connection lost");
+            // The client logs the outage that follows, if requests fail.
+            tracing::debug!(connection = broken.number, endpoint = %self.endpoint, "connection lost");
         }
         drop(live);
         // What it has not sent is sent on the next one.

@@ -1,8 +1,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use redis::{Cmd, FromRedisValue, Value};
+use tokio::time::Instant;
 use turnlock_store::{Failure, Finding, Level, Topic, clock};
 
 use crate::failure::error_reply;

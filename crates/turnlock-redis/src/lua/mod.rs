@@ -162,6 +162,8 @@ scripts! {
     KEY_PROBE: Other = "key_probe";
     CLIENT_RECORD_WRITE: Other = "client_record_write";
     CLIENT_RECORD_READ: Other = "client_record_read";
+    ACTIVITY_WRITE: Other = "activity_write";
+    ACTIVITY_READ: Other = "activity_read";
     READ_ACQUIRE: Acquire = "common" "lock_shape" "read_write_holds" "read_acquire";
     READ_RELEASE: Release = "common" "read_write_holds" "read_release";
     WRITE_ACQUIRE: Acquire = "common" "lock_shape" "read_write_holds" "write_acquire";

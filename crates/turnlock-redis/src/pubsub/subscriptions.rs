@@ -118,7 +118,7 @@ impl Subscriptions {
             }
             let since = Instant::now();
             let error = self.serve(connected).await.err()?;
-            tracing::warn!(endpoint = %self.connection.endpoint, %error, "pub/sub connection broken, reconnecting");
+            tracing::debug!(endpoint = %self.connection.endpoint, %error, "pub/sub connection broken, reconnecting");
             // Whatever broke this connection may have broken the other.
             self.connection.mark_suspect();
             self.notify(|signals| signals.connection_changed());

@@ -6,8 +6,9 @@ use proptest::sample::select;
 use redis::Value;
 use turnlock_core::model::{AcquireOptions, Claim, CounterOp, Step};
 use turnlock_core::{Kind, Lease, LockName, Moment, OwnerId};
-use turnlock_store::{FailureKind, Sent};
+use turnlock_store::{Activity, FailureKind, Sent};
 
+use crate::directory::{scanned_keys, stored_activity};
 use crate::key_probe::KeyProbe;
 use crate::reply::Reply;
 use crate::{Address, decode, failure, steps};
@@ -154,6 +155,26 @@ fn any_snapshot() -> impl Strategy<Value = Value> {
     )
 }
 
+/// Replies with activity records, of which each part may be anything.
+fn any_activity() -> impl Strategy<Value = Value> {
+    const CLIENT: &str = "07070707-0707-4707-8707-070707070707";
+    let client = prop_oneof![
+        2 => Just(CLIENT.to_owned()),
+        1 => any_text(),
+    ];
+    let number = prop_oneof![2 => (0..9_u64).prop_map(|number| number.to_string()), 1 => any_text()];
+    let text = |text: String| Value::BulkString(text.into_bytes());
+    let row = (client, number, any_leaf())
+        .prop_map(move |(client, number, last)| [text(client), text(number), last]);
+    let rows = (vec(row, 0..4), any::<bool>()).prop_map(|(rows, is_cut)| {
+        let mut parts: Vec<_> = rows.into_iter().flatten().collect();
+        parts.truncate(parts.len() - usize::from(is_cut && !parts.is_empty()));
+        Value::Array(parts)
+    });
+    let count = prop_oneof![3 => (0..9_i64).prop_map(Value::Int), 1 => any_leaf()];
+    (count.clone(), count, rows).prop_map(|(now, scanned, rows)| Value::Array(vec![now, scanned, rows]))
+}
+
 fn step(kind: Kind, number: usize) -> Step {
     let (name, owner) = (LockName::of(kind, "", "n").expect("a valid name"), OwnerId::from_wire("c:1"));
     let claim = Claim::new(&name, &owner, 1);
@@ -198,6 +219,25 @@ proptest! {
         if let Ok(probe) = KeyProbe::decode(&Value::Array(parts)) {
             let kinds = (probe.certain_kind(), probe.possible_kind());
             prop_assert!(kinds.0.is_none() || kinds.1.is_some(), "{:?} of {:?}", kinds, probe);
+        }
+    }
+
+    #[test]
+    fn any_reply_with_activity_records_is_decoded_or_an_error(reply in prop_oneof![any_reply(), any_activity()]) {
+        let Ok(Activity { now, records, .. }) = stored_activity(&reply) else { return Ok(()) };
+        let rows = if let Value::Array(parts) = &reply && let Some(Value::Array(rows)) = parts.get(2) { rows.len() / 3 } else { 0 };
+        prop_assert!(records.len() <= rows);
+        prop_assert!(records.iter().all(|record| record.written <= now), "{:?} at {:?}", records, now);
+    }
+
+    #[test]
+    fn any_page_of_keys_is_decoded_or_an_error(page in any_reply(), cursor in any_leaf(), keys in vec(any_leaf(), 0..4)) {
+        let number = keys.len();
+        for page in [page, Value::Array(vec![cursor, Value::Array(keys)])] {
+            match scanned_keys(&page) {
+                Ok((_, keys)) => prop_assert!(keys.len() <= number.max(4)),
+                Err(failure) => prop_assert!(failure.to_string().len() < 10_000),
+            }
         }
     }
 

@@ -1,5 +1,6 @@
 //! Compares the scripts with the model: random histories on both, with the same replies, states and messages.
 
+mod activity;
 pub(crate) mod any_reply;
 mod connecting;
 mod fair;

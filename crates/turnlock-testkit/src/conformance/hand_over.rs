@@ -38,8 +38,10 @@ pub const LONG_WINDOW: Duration = Duration::from_secs(3);
 /// A step that ends within this did not wait for a window of [`LONG_WINDOW`].
 const BEFORE_THE_WINDOW_ENDS: Duration = Duration::from_millis(2_500);
 
+/// A client whose requests can be counted: it announces no waits.
 pub async fn client_with(fixture: &Fixture, window: Duration) -> KindClient {
-    fixture.client_with(Client::builder().poll_interval(NO_POLL).hand_over_window(window)).await
+    let builder = Client::builder().poll_interval(NO_POLL).announce_waits(false);
+    fixture.client_with(builder.hand_over_window(window)).await
 }
 
 /// Spawns a task that waits for `lock`, and returns once it waits.
@@ -253,7 +255,7 @@ async fn other_clients_get_their_turn(fixture: Fixture) {
 
 async fn clients_share_grants_evenly(fixture: Fixture) {
     // So many that a client that stalls for a moment still gets its share.
-    const GRANTS: usize = 400;
+    const GRANTS: usize = 240;
     // Waits for its turn among the cases that use much processor time; the number of grants is the same on every store.
     let _ = fixture.rounds(GRANTS).await;
     let name = fixture.name();

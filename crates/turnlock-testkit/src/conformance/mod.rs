@@ -39,12 +39,14 @@
 //! | `lock` | what every exclusive lock guarantees, and the groups of locks |
 //! | `primitives` | what each primitive guarantees beyond that |
 //! | `hand_over` | the local hand-over of a lock |
-//! | `find`, `client_identity` | the [`Directory`](turnlock_store::Directory) of a store |
+//! | `find`, `client_identity`, `waits`, `deadlocks` | the [`Directory`](turnlock_store::Directory) of a store |
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 #[doc(hidden)]
 pub mod client_identity;
+#[doc(hidden)]
+pub mod deadlocks;
 #[doc(hidden)]
 pub mod find;
 mod fixture;
@@ -56,6 +58,8 @@ pub mod lock;
 #[doc(hidden)]
 pub mod primitives;
 mod suite;
+#[doc(hidden)]
+pub mod waits;
 
 pub use fixture::{Fixture, NO_POLL, ONE_POLL, PROMPT, StoreUnderTest, joined, ms, until_waiting};
 pub use kind::{BlockingKindClient, Kind, KindClient};

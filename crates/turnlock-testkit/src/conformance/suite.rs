@@ -7,7 +7,7 @@ use libtest_mimic::{Arguments, Trial};
 
 use super::fixture::{Fixture, StoreUnderTest};
 use super::kind::Kind;
-use super::{client_identity, find, hand_over, lock, primitives};
+use super::{client_identity, deadlocks, find, hand_over, lock, primitives, waits};
 
 /// Time limit of one case, including its wait for [`Fixture::rounds`]. A case that hangs fails.
 pub const LIMIT: Duration = Duration::from_secs(300);
@@ -74,6 +74,7 @@ pub struct Suite {
     start: Start,
     missing: Option<String>,
     absent: Vec<Feature>,
+    common_kinds: &'static [Kind],
 }
 
 /// Starts the store of one case.
@@ -92,13 +93,22 @@ impl Suite {
             let started = start();
             Box::pin(async { Box::new(started.await) as Box<dyn StoreUnderTest> })
         });
-        Self { name: name.into(), start, missing: None, absent: Vec::new() }
+        Self { name: name.into(), start, missing: None, absent: Vec::new(), common_kinds: &Kind::MUTEXES }
     }
 
     /// Declares that the store lacks a feature. The trials that need it are not listed.
     #[must_use]
     pub fn without(mut self, feature: Feature) -> Self {
         self.absent.push(feature);
+        self
+    }
+
+    /// Runs the cases that are the same for every kind of lock for these kinds only, instead of all.
+    ///
+    /// For a second way to a store, on which they run for all kinds.
+    #[must_use]
+    pub fn common_cases_for(mut self, kinds: &'static [Kind]) -> Self {
+        self.common_kinds = kinds;
         self
     }
 
@@ -125,7 +135,8 @@ impl Suite {
     /// Returns the cases for this store: the group and the kind that each is for.
     fn cases(&self) -> Vec<(&'static str, Kind, Case)> {
         let mut all = Vec::new();
-        for kind in Kind::ALL {
+        let is_common = |kind: &Kind| self.common_kinds.contains(kind);
+        for kind in Kind::ALL.into_iter().filter(is_common) {
             all.extend(lock::cases(kind).map(|case| (kind.name(), kind, case)));
         }
         for (kind, cases) in primitives::CASES {
@@ -135,14 +146,16 @@ impl Suite {
             ("find", find::CASES),
             ("hand_over", &[hand_over::CASES]),
             ("client_identity", &[client_identity::CASES]),
+            ("waits", &[waits::CASES, deadlocks::CASES]),
         ] {
             all.extend(cases.iter().copied().flatten().map(|case| (group, Kind::Lock, *case)));
         }
-        for kind in Kind::MUTEXES {
+        for kind in Kind::MUTEXES.into_iter().filter(is_common) {
             all.extend(primitives::mutex_cases(kind).map(|case| (kind.name(), kind, case)));
         }
         all.retain(|(group, kind, case)| {
-            let directory = ["find", "client_identity"].contains(group).then_some(Feature::Directory);
+            let directory =
+                ["find", "client_identity", "waits"].contains(group).then_some(Feature::Directory);
             let of_kind = Feature::Kind(*kind);
             case.needs.iter().chain([&of_kind]).chain(&directory).all(|need| !self.absent.contains(need))
         });

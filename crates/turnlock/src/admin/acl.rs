@@ -27,8 +27,9 @@
 //! let rule = AclRule::new(&[Primitive::PlainLock], "orders:*").for_user("shop");
 //! assert_eq!(
 //!     rule.to_string(),
-//!     "ACL SETUSER shop reset on >PASSWORD resetchannels ~orders:* ~turnlock_client:* \
-//!      +del +eval +evalsha +get +pexpire +ping +psetex +pttl +role +script|load +set +type"
+//!     "ACL SETUSER shop reset on >PASSWORD resetchannels ~orders:* ~turnlock_client:* ~turnlock_waits \
+//!      +del +eval +evalsha +get +hdel +hrandfield +hset +pexpire +ping +psetex +pttl +role \
+//!      +script|load +set +time +type"
 //! );
 //! ```
 //!
@@ -37,9 +38,10 @@
 //! ```
 //! use turnlock::acl::{AclRule, Primitive};
 //!
-//! let rule = AclRule::new(&[Primitive::Lock], "orders:*").with_doctor();
+//! let rule = AclRule::new(&[Primitive::PlainLock], "orders:*");
 //! let time = rule.commands().iter().find(|command| command.name == "time");
-//! assert_eq!(time.and_then(|command| command.if_missing), Some("the server's clock is unknown"));
+//! let cost = "this client does not announce its waits and holds, and finds no deadlocks";
+//! assert_eq!(time.and_then(|command| command.if_missing), Some(cost));
 //! ```
 //!
 //! In a cluster, messages about releases have other commands:

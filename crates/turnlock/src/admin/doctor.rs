@@ -8,12 +8,13 @@ use std::fmt;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, join};
 use turnlock_core::LockName;
 use turnlock_store::{ClientProfile, ReleaseMessages};
 pub use turnlock_store::{Finding, Level, Overview, ServerOverview, ServerRole, Topic};
 
 use crate::Error;
+use crate::activity::Deadlock;
 use crate::engine::{Engine, Join, Wakeup};
 use crate::error::IntoError;
 
@@ -54,7 +55,32 @@ impl fmt::Display for Report {
 /// Lets the store examine itself. Probes have names that begin with `name_prefix`.
 pub(crate) async fn examine(engine: &Engine, name_prefix: Option<&str>) -> Report {
     let client = profile(engine, name_prefix);
-    Report::new(engine.store.examination().examine(&client, engine).await)
+    let (mut findings, situation) =
+        join(engine.store.examination().examine(&client, engine), engine.situation()).await;
+    match situation {
+        Ok(situation) => {
+            let deadlocks = situation.deadlocks(&engine.reader());
+            findings.extend(deadlocks.iter().filter(|deadlock| deadlock.is_certain).map(deadlock_finding));
+            if !situation.is_complete() {
+                let text =
+                    "There are more announced waits than one request reads: not all deadlocks are found.";
+                findings.push(Finding::new(Level::Unknown, Topic::Waits, text));
+            }
+        }
+        Err(error) => {
+            let text = format!("The announced waits cannot be read, so deadlocks are not found: {error}.");
+            findings.push(Finding::new(Level::Unknown, Topic::Waits, text));
+        }
+    }
+    Report::new(findings)
+}
+
+fn deadlock_finding(deadlock: &Deadlock) -> Finding {
+    let text = format!(
+        "Tasks wait for each other, and none of them goes on: {deadlock}. End one of them, and let all acquire locks in \
+         one order, or together by a MultiLock."
+    );
+    Finding::new(Level::Danger, Topic::Waits, text)
 }
 
 /// Lets the store describe its servers.

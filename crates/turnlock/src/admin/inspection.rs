@@ -6,6 +6,7 @@ use turnlock_core::model::{HolderSnapshot, Snapshot};
 use turnlock_core::{self as core, LockName, OwnerId};
 
 use crate::Kind;
+use crate::activity::{SituationByKey, Waiter};
 use crate::engine::Engine;
 
 /// The state of a lock, a semaphore or a latch on the store.
@@ -27,6 +28,8 @@ pub struct Inspection {
     pub waiting_here: usize,
     /// The waiters of a fair lock, of all clients, the next one first. Other kinds have no queue on the store.
     pub queue: Vec<OwnerId>,
+    /// The waiters of all clients that have announced themselves: after a second, and not those of Redisson.
+    pub waiters: Vec<Waiter>,
     /// The last token of a fenced lock.
     pub token: Option<u64>,
     /// The free permits of a semaphore, or the count of a latch. `None` if it was never set, and for locks.
@@ -34,7 +37,12 @@ pub struct Inspection {
 }
 
 impl Inspection {
-    pub(crate) fn new(engine: &Engine, name: &LockName, snapshot: Snapshot) -> Self {
+    pub(crate) fn new(
+        engine: &Engine,
+        name: &LockName,
+        snapshot: Snapshot,
+        situation: &SituationByKey<'_>,
+    ) -> Self {
         // The id of a permit does not contain its client.
         let mut holds = Vec::new();
         if name.kind() == core::Kind::Permits {
@@ -44,7 +52,18 @@ impl Inspection {
         let is_mine = |owner: &OwnerId| owner.belongs_to(engine.client) || ours.contains(owner);
         let holder = |HolderSnapshot { owner, count, role, ttl, since }| {
             let is_mine = is_mine(&owner);
-            Holder { owner, count, role: Role::from_core(role), ttl, is_mine, since }
+            let announced = situation.hold_of(name.key(), name.kind(), &owner);
+            Holder {
+                count,
+                role: Role::from_core(role),
+                ttl,
+                is_mine,
+                since: since.or(announced.map(|(_, since)| since)),
+                is_stuck: announced.is_some_and(|(hold, _)| hold.stuck),
+                task: announced.and_then(|(hold, _)| hold.task.clone()),
+                call_site: announced.and_then(|(hold, _)| hold.at.clone()),
+                owner,
+            }
         };
         Self {
             name: name.to_string(),
@@ -59,6 +78,7 @@ impl Inspection {
             holders: snapshot.holders.into_iter().map(holder).collect(),
             ttl: snapshot.ttl,
             queue: snapshot.queue,
+            waiters: situation.waiters_of(name.key(), &engine.reader()),
             token: snapshot.token,
             available: snapshot.number,
         }
@@ -84,9 +104,18 @@ pub struct Holder {
     pub ttl: Option<Duration>,
     /// The holder belongs to this client.
     pub is_mine: bool,
-    /// When the hold began, if the store records it. On Redis, see [`Client::identities`](crate::Client::identities) for
-    /// holds that were [announced](crate::Guard::announce).
+    /// When the hold began, if the store records it, or its client has announced it: holds of turnlock, after a second.
+    ///
+    /// See [`Builder::announce_waits`](crate::Builder::announce_waits). A client announces its 64 oldest holds, every
+    /// 20 s.
     pub since: Option<SystemTime>,
+    /// Its client has announced that it seems to be stuck: it holds far longer than before, or its task blocks its thread.
+    pub is_stuck: bool,
+    /// The tokio task or the thread that acquired it, as `task 7`, if its client has announced it.
+    pub task: Option<String>,
+    /// Where it was acquired, as `src/main.rs:7`, if its client
+    /// [announces call sites](crate::Builder::announce_call_sites).
+    pub call_site: Option<String>,
 }
 
 /// The role in which a holder holds.

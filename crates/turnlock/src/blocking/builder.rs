@@ -52,6 +52,9 @@ impl Builder {
         "Sets a prefix of every name on the store" key_prefix(prefix: impl Into<String>);
         "Sets the label of this client" label(label: impl Into<String>);
         "Sets how many replicas must acknowledge each grant" replicas(replicas: u32);
+        "Sets whether long waits and holds are announced on the store" announce_waits(yes: bool);
+        "Sets whether announcements have call sites" announce_call_sites(yes: bool);
+        "Sets whether an acquire fails if it is in a deadlock" fail_on_deadlock(yes: bool);
     }
 
     #[cfg(feature = "redis")]
@@ -68,6 +71,11 @@ impl Builder {
         "Sets the name of the connections on the server" client_name(name: impl Into<String>);
         "Sets the TLS options" tls(tls: Tls);
         "Sets how releases are published in a cluster" cluster_messages(messages: ClusterMessages);
+    }
+
+    #[cfg(feature = "metrics")]
+    delegate! {
+        "Sets the group of each lock in the metrics" metrics_group(group: impl Fn(&str) -> Option<&str> + Send + Sync + 'static);
     }
 
     #[cfg(all(feature = "file", unix))]

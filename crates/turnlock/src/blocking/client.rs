@@ -5,7 +5,7 @@ use turnlock_core::{ClientId, OwnerId};
 use super::bridge::{Bridge, IntoBlocking};
 use super::{Latch, Lock, PermitSemaphore, ReadWriteLock, Semaphore};
 use crate::doctor::{Overview, Report};
-use crate::{Error, Found, Identity, Inspection, Kind, ShutdownReport};
+use crate::{Deadlock, Error, Found, Identity, Inspection, Kind, ShutdownReport, Waits};
 
 /// A client of a store, from which all locks are made: [`turnlock::Client`](crate::Client).
 ///
@@ -56,12 +56,16 @@ impl Client {
         make latch(&self, name: &str) -> Latch;
         /// Returns the id of this client.
         get id(&self) -> ClientId;
-        /// Finds held locks whose names match a pattern.
+        /// Finds what is held, and what clients wait for, by a pattern of names.
         block find(&self, pattern: &str, at_most: usize) -> Result<Found, Error>;
         /// Inspects the key of this exact name, whatever its kind.
         block inspect(&self, name: &str) -> Result<Option<Inspection>, Error>;
         /// Returns the identities of the clients of these owners.
         block identities(&self, owners: &[OwnerId]) -> Result<Vec<Option<Identity>>, Error>;
+        /// Returns who waits on this store.
+        block waits(&self) -> Result<Waits, Error>;
+        /// Returns the tasks that wait for each other.
+        block deadlocks(&self) -> Result<Vec<Deadlock>, Error>;
         /// Releases a lock by force.
         block force_unlock(&self, kind: Kind, name: &str, owner: Option<&OwnerId>) -> Result<bool, Error>;
         /// Checks the store, and returns a report.

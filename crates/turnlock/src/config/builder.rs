@@ -20,6 +20,7 @@ use crate::error::Error;
 #[cfg(any(feature = "redis", all(feature = "file", unix)))]
 use crate::error::IntoError;
 use crate::identity::random_bytes;
+use crate::metrics::Options;
 
 /// The options of a client. [`Client::builder`] makes one.
 ///
@@ -47,6 +48,7 @@ use crate::identity::random_bytes;
 #[must_use = "a builder does nothing until it connects"]
 pub struct Builder {
     pub(super) settings: Settings,
+    metrics: Options,
 }
 
 /// Declares methods that set one setting.
@@ -127,6 +129,33 @@ setters! {
     ///
     /// The default of all handles: see [`Lock::with_replicas`](crate::Lock::with_replicas).
     pub fn replicas(replicas: u32) => replicas = replicas;
+
+    /// Sets whether long waits and holds are announced on the store. They are by default.
+    ///
+    /// A wait is announced after a second, so that other clients can show who waits for whom:
+    /// [`Client::waits`](crate::Client::waits), [`Client::deadlocks`](crate::Client::deadlocks). The client writes one
+    /// record, in the background: about every 3 s while it waits, two or three times a second while a waiting task
+    /// holds something, and every 20 s while it only holds. No acquire waits for it or fails with it.
+    ///
+    /// Without it, nothing is written, and the client is in no deadlock that anyone finds. It still logs its holds that seem
+    /// to be stuck.
+    pub fn announce_waits(yes: bool) => announce_waits = yes;
+
+    /// Sets whether announcements have call sites, as `src/main.rs:7`. They have none by default.
+    ///
+    /// All users of the store can read them.
+    pub fn announce_call_sites(yes: bool) => announce_call_sites = yes;
+
+    /// Sets whether an acquire fails if it is in a deadlock. Off by default.
+    ///
+    /// The youngest waiter of a certain [`Deadlock`](crate::Deadlock) fails with
+    /// [`Error::WouldDeadlock`](crate::Error::WouldDeadlock), among those of clients with this setting. The others go
+    /// on when it releases what it holds. It takes about two seconds to find a deadlock.
+    ///
+    /// An acquire can fail that would go on: if its task has moved a guard to another task, or has a time-out around `lock()`.
+    /// That [cannot be told apart](crate::Deadlock::is_certain). It relies on what other clients announce. Do not use it on a
+    /// store that you share with users whom you do not trust. Needs [`announce_waits`](Self::announce_waits).
+    pub fn fail_on_deadlock(yes: bool) => fail_on_deadlock = yes;
 }
 
 #[cfg(feature = "redis")]
@@ -187,6 +216,25 @@ setters! {
 }
 
 impl Builder {
+    /// Sets the group of each lock, the label `group` of its [metrics](crate::metrics). None by default.
+    ///
+    /// `group` returns a part of the name of a lock, or another text; with `None` or an empty text, the lock counts without the
+    /// label. It is called twice for each acquire, so it should be fast, and it must not panic. A process has at most 64 groups: the locks of further ones, and
+    /// of those longer than 128 bytes, count in the group `other`. The names of locks are never labels.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let builder = turnlock::Client::builder()
+    ///     .metrics_group(|name| name.split_once(':').map(|(group, _)| group)); // "orders" of "orders:42"
+    /// # drop(builder);
+    /// ```
+    #[cfg(feature = "metrics")]
+    pub fn metrics_group(mut self, group: impl Fn(&str) -> Option<&str> + Send + Sync + 'static) -> Self {
+        self.metrics = self.metrics.with_group(group);
+        self
+    }
+
     /// Sets the TLS options. By default, the CAs of the system are trusted.
     ///
     /// For `rediss://`, `rediss+sentinel://` and `rediss+cluster://`. [`sentinel`](Builder::sentinel) and
@@ -300,7 +348,7 @@ impl Builder {
     #[cfg(all(feature = "file", unix))]
     pub async fn file(mut self, path: impl Into<PathBuf>) -> Result<Client, Error> {
         let path = StorePath::new(&path.into(), &mem::take(&mut self.settings.file))?;
-        let settings = self.check("a file store", false)?;
+        let settings = self.check("a file store", "file", false)?;
         let what = format!("a store in {path}");
         let client = new_client_id();
         let store = File::open(path, client, settings.connect_timeout)
@@ -321,7 +369,7 @@ impl Builder {
     ///
     /// On a runtime without timers.
     pub fn memory(self, store: &MemoryStore) -> Result<Client, Error> {
-        self.start("a memory store", |client| {
+        self.start("a memory store", "memory", |client| {
             clock::follow_if_paused();
             Arc::new(Memory::new(store.clone(), client))
         })
@@ -344,19 +392,25 @@ impl Builder {
         self,
         open: impl FnOnce(ClientId) -> Arc<dyn turnlock_store::Store>,
     ) -> Result<Client, Error> {
-        self.start("a store of another crate", open)
+        self.start("a store of another crate", "custom", open)
     }
 
     /// Starts a client on a store that is opened without waiting.
-    fn start(self, store: &str, open: impl FnOnce(ClientId) -> Arc<dyn Store>) -> Result<Client, Error> {
-        let settings = self.check(store, false)?;
+    fn start(
+        self,
+        store: &str,
+        scheme: &'static str,
+        open: impl FnOnce(ClientId) -> Arc<dyn Store>,
+    ) -> Result<Client, Error> {
+        let settings = self.check(store, scheme, false)?;
         let client = new_client_id();
         Ok(Client::new(Engine::start(open(client), client, settings)))
     }
 
     /// Checks that a client with these settings can be started on such a store, here.
-    fn check(self, store: &str, has_replicas: bool) -> Result<CheckedSettings, Error> {
-        let settings = self.settings.check(store, has_replicas)?;
+    fn check(self, store: &str, scheme: &'static str, has_replicas: bool) -> Result<CheckedSettings, Error> {
+        let mut settings = self.settings.check(store, has_replicas)?;
+        settings.metrics = self.metrics.for_store(scheme);
         Handle::try_current().map_err(|_| {
             let reason =
                 "connecting outside a tokio runtime; call it on a runtime, or use turnlock::blocking";
@@ -370,7 +424,8 @@ impl Builder {
     #[cfg(feature = "redis")]
     async fn redis(mut self, servers: Servers, use_tls: bool) -> Result<Client, Error> {
         let redis = mem::take(&mut self.settings.redis);
-        let settings = self.check("a Redis store", true)?;
+        let scheme = super::store_url::scheme_of(&servers, use_tls);
+        let settings = self.check("a Redis store", scheme, true)?;
         let target = redis.target(servers, use_tls, settings.connect_timeout).await;
         let target = target.map_err(|error| error.into_error(|| "a connection".to_owned()))?;
         let what = format!("a connection to {}", target.servers);
@@ -382,7 +437,7 @@ impl Builder {
 impl From<Settings> for Builder {
     /// Starts from these settings. The methods of the builder replace them.
     fn from(settings: Settings) -> Self {
-        Self { settings }
+        Self { settings, metrics: Options::default() }
     }
 }
 

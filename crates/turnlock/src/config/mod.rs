@@ -18,6 +18,7 @@ use turnlock_redis::RedisSettings;
 use turnlock_store::{Secret, SettingError, percent_decode, settings};
 
 use crate::engine::CheckedSettings;
+use crate::metrics::Options;
 use crate::{Client, Error};
 pub use builder::Builder;
 
@@ -26,8 +27,8 @@ settings! {
     ///
     /// With the feature `serde`, they can be deserialized from TOML, JSON, environment variables and the like: a map
     /// from names to values. The names are `url`, the parameters of the [URL](crate::Client::connect), and
-    /// `watchdog_timeout`, `retry_for`, `poll_interval`, `hand_over_window`, `key_prefix` and `label` as in
-    /// [`Builder`](crate::Builder). Durations are texts such as `500ms`, `5s` or `1m 30s`. A name that is not known is
+    /// `watchdog_timeout`, `retry_for`, `poll_interval`, `hand_over_window`, `key_prefix`, `label`, `announce_waits`,
+    /// `announce_call_sites` and `fail_on_deadlock` as in [`Builder`](crate::Builder). Durations are texts such as `500ms`, `5s` or `1m 30s`. A name that is not known is
     /// an error. A password is in the URL, or in a file or a variable that `password_file` or `password_env` names.
     ///
     /// [`Builder::from`](crate::Builder#impl-From<Settings>-for-Builder) changes settings in code. `{:?}` shows no
@@ -59,6 +60,9 @@ settings! {
         key_prefix: String,
         label: String,
         replicas: u32,
+        announce_waits: bool,
+        announce_call_sites: bool,
+        fail_on_deadlock: bool,
     }
     in_code {}
     parts {
@@ -139,8 +143,18 @@ impl Client {
 }
 
 /// The settings that cannot be parameters of a URL.
-const NOT_IN_URLS: [&str; 7] =
-    ["url", "watchdog_timeout", "retry_for", "poll_interval", "hand_over_window", "key_prefix", "label"];
+const NOT_IN_URLS: [&str; 10] = [
+    "url",
+    "watchdog_timeout",
+    "retry_for",
+    "poll_interval",
+    "hand_over_window",
+    "key_prefix",
+    "label",
+    "announce_waits",
+    "announce_call_sites",
+    "fail_on_deadlock",
+];
 
 impl Settings {
     /// Checks the settings of a client, and fills in the defaults.
@@ -178,8 +192,16 @@ impl Settings {
             key_prefix: self.key_prefix.unwrap_or_default(),
             label: self.label,
             replicas,
+            metrics: Options::default(),
+            announce_waits: self.announce_waits.unwrap_or(true),
+            announce_call_sites: self.announce_call_sites.unwrap_or(false),
+            fail_on_deadlock: self.fail_on_deadlock.unwrap_or(false),
         };
         checked.response_limit(watchdog_timeout)?;
+        if checked.fail_on_deadlock && !checked.announce_waits {
+            let reason = "needs `announce_waits`, by which deadlocks are found; set that, or leave this out";
+            return Err(Error::bad_setting("fail_on_deadlock", reason));
+        }
         Ok(checked)
     }
 
@@ -258,7 +280,8 @@ impl<'de> serde::de::Visitor<'de> for SettingsVisitor {
         use serde_json::Value;
 
         /// The settings that are yes or no.
-        const SWITCHES: [&str; 2] = ["any_file_system", "verify"];
+        const SWITCHES: [&str; 5] =
+            ["any_file_system", "announce_call_sites", "announce_waits", "fail_on_deadlock", "verify"];
 
         let (mut settings, names) = (Settings::default(), Settings::names());
         while let Some((name, value)) = map.next_entry::<String, Value>()? {

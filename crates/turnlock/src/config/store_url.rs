@@ -45,6 +45,19 @@ impl StoreUrl {
     }
 }
 
+/// Returns the scheme of the URL of these servers.
+#[cfg(feature = "redis")]
+pub(super) fn scheme_of(servers: &Servers, use_tls: bool) -> &'static str {
+    match (servers, use_tls) {
+        (Servers::One(_), false) => "redis",
+        (Servers::One(_), true) => "rediss",
+        (Servers::Sentinels { .. }, false) => "redis+sentinel",
+        (Servers::Sentinels { .. }, true) => "rediss+sentinel",
+        (Servers::Cluster { .. }, false) => "redis+cluster",
+        (Servers::Cluster { .. }, true) => "rediss+cluster",
+    }
+}
+
 fn memory(rest: &str, settings: &mut Settings) -> Result<Location, Error> {
     let (name, query) = rest.split_once('?').unwrap_or((rest, ""));
     // A password with a question mark ends up in the parameters, and an error could show it.

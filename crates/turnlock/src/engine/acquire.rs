@@ -9,8 +9,9 @@ use turnlock_core::{Backoff, Kind, LockName, Moment};
 use super::attempt::{Attempt, Outcome, PassedOnMove};
 use super::engine::Engine;
 use super::grant::Grant;
+use super::observed::{Observation, Observed};
 use super::query::check_resendable;
-use super::request::{AcquireRequest, WaitLimit, time_out};
+use super::request::{AcquireRequest, WaitLimit, no_reply, timed_out};
 use super::retry::RetryState;
 use super::state::{FrontState, LONGEST_SLEEP, QueueView};
 use super::wait_warning;
@@ -27,12 +28,23 @@ use turnlock_store::Failure;
 ///
 /// # Cancel safety
 ///
-/// When this future is dropped, it leaves the queue. The engine completes a request that is under way and
-/// undoes its effect.
-pub(crate) async fn acquire(engine: &Arc<Engine>, request: AcquireRequest) -> Result<Option<Grant>, Error> {
+/// A dropped future leaves the queue. The engine completes a request that is under way and undoes its effect.
+pub(crate) fn acquire(
+    engine: &Arc<Engine>,
+    request: AcquireRequest,
+) -> Observed<'_, impl Future<Output = Result<Option<Grant>, Error>>> {
+    let began = clock::now();
+    Observed::new(Observation::begin(engine, &request, began), acquire_loop(engine, request, began))
+}
+
+/// As [`acquire`], as a part of an acquire that is observed.
+pub(crate) async fn acquire_loop(
+    engine: &Arc<Engine>,
+    request: AcquireRequest,
+    began: Moment,
+) -> Result<Option<Grant>, Error> {
     engine.check_open()?;
     let limit = engine.settings.response_limit(request.lease_mode.lease())?;
-    let began = clock::now();
     let (mut attempt, view) = Attempt::begin(engine, request, limit, began);
     let mut wait = Wait::new(&attempt, began);
     let mut first_view = Some((began, view));
@@ -40,6 +52,9 @@ pub(crate) async fn acquire(engine: &Arc<Engine>, request: AcquireRequest) -> Re
         engine.check_open()?;
         if let Some(grant) = attempt.accept_hand_over() {
             return Ok(Some(grant));
+        }
+        if let Some(error) = attempt.deadlock_error() {
+            return Box::pin(give_up(&mut attempt, Some(error))).await;
         }
         match attempt.take_passed_on() {
             None => {}
@@ -246,7 +261,6 @@ impl Wait {
         failure: Failure,
         sent: Moment,
     ) -> Result<(), Error> {
-        tracing::warn!(name = %attempt.request.name, %failure, "acquire failed");
         // The whole pause: a wake-up may come from the very connection that has just failed.
         if let Err(failure) = self.retry.pause(failure, sent).await {
             attempt.undo_unacknowledged_grant().await;
@@ -431,12 +445,4 @@ async fn subscribe(Attempt { engine, request, waiter, .. }: &Attempt) {
         // The other waiters in front rely on this subscription.
         engine.wait_queues.wake(&waiter.name);
     }
-}
-
-fn no_reply(name: &LockName, limit: Duration) -> Error {
-    timed_out(name, format!("no reply within {limit:?}"))
-}
-
-pub(super) fn timed_out(name: &LockName, text: String) -> Error {
-    Error::Unavailable { what: format!("lock {:?}", name.as_str()), source: time_out(text) }
 }

@@ -10,8 +10,12 @@ use turnlock_core::{ClientId, Kind, Lease, LockName, OwnerId};
 
 use super::CheckedSettings;
 use super::run_to_completion::{BackgroundTasks, OnRuntime};
-use super::state::{ClientRecord, Heartbeats, Hold, RecentReleases, Tokens, WaitQueues, Watchdog};
+use super::state::{
+    ClientRecord, Heartbeats, Hold, HoldEnd, OutageLog, RecentReleases, Tokens, WaitQueues, Watchdog,
+};
+use crate::clock;
 use crate::error::{Error, LostReason};
+use crate::metrics::ClientMetrics;
 use turnlock_store::Store;
 
 /// The engine: the state that its users and its tasks share.
@@ -28,8 +32,12 @@ pub(crate) struct Engine {
     pub(super) tokens: Tokens,
     pub(crate) client_record: Arc<ClientRecord>,
     pub(crate) background: BackgroundTasks,
+    pub(super) metrics: ClientMetrics,
+    pub(super) outage_log: Arc<OutageLog>,
     /// The number of group requests whose time-out has passed and whose reply has not arrived.
     pub(crate) overdue_requests: Arc<()>,
+    /// The store may have an announcement of this client.
+    pub(super) is_announced: AtomicBool,
     pub(super) runtime: Handle,
     /// A reference to itself, for work that outlasts a call.
     pub(super) weak_self: Weak<Self>,
@@ -50,6 +58,7 @@ impl Engine {
         settings: CheckedSettings,
         background: BackgroundTasks,
     ) -> Arc<Self> {
+        let store = ClientMetrics::meter(&settings.metrics, store);
         let client_record = ClientRecord::new(Arc::clone(&store), client, &settings);
         Arc::new_cyclic(|weak_self| Self {
             wait_queues: Arc::new(WaitQueues::new(Arc::clone(&store))),
@@ -62,7 +71,10 @@ impl Engine {
             weak_self: Weak::clone(weak_self),
             tokens: Tokens::default(),
             background,
+            outage_log: Arc::default(),
+            metrics: ClientMetrics::new(&settings.metrics),
             overdue_requests: Arc::default(),
+            is_announced: AtomicBool::new(false),
             runtime: Handle::current(),
             next_owner: AtomicU64::new(1),
             server_changed_at: AtomicU64::new(0),
@@ -74,8 +86,13 @@ impl Engine {
 
     /// Creates a wire owner for one outermost hold.
     pub(crate) fn new_owner(&self) -> OwnerId {
+        self.client.owner(self.new_owner_number())
+    }
+
+    /// Creates the number of a wire owner for one outermost hold.
+    pub(super) fn new_owner_number(&self) -> u64 {
         let number = self.next_owner.fetch_add(1, Ordering::Relaxed);
-        self.client.owner(if Bug::ReusedOwner.is_planted() { 1 } else { number })
+        if Bug::ReusedOwner.is_planted() { 1 } else { number }
     }
 
     /// Fails if the client is shutting down or its runtime is gone.
@@ -119,6 +136,8 @@ impl Engine {
     /// Logs the loss of a hold, stops to watch it, and wakes the next waiter.
     pub(super) fn report_loss(&self, hold: &Arc<Hold>, reason: LostReason) {
         tracing::warn!(name = %hold.name, owner = %hold.owner, %reason, "lost");
+        hold.metrics.count_loss(reason);
+        hold.note_end(HoldEnd::Lost, clock::now());
         self.watchdog.unwatch(hold);
         self.wait_queues.remove_hold(hold);
     }

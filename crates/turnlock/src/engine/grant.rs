@@ -2,12 +2,12 @@ use std::sync::Arc;
 
 use turnlock_core::hold_state::{Action, Event};
 use turnlock_core::planted::Bug;
-use turnlock_core::{Kind, Moment};
+use turnlock_core::{Kind, LockName, Moment};
 
 use super::engine::Engine;
 use super::release::Release;
 use super::run_to_completion::RunToCompletion;
-use super::state::{Hold, LeaseMode};
+use super::state::{Hold, HoldEnd, LeaseMode, ReleaseSpan};
 use crate::clock;
 use crate::error::Error;
 
@@ -81,7 +81,8 @@ impl Engine {
             }
             return Err(Error::InDoubt { name: hold.name.to_string(), source: None });
         }
-        let release = Release::new(self, hold, is_last, now, now + self.settings.retry_for);
+        let span = ReleaseSpan::begin(&hold.name, &hold.owner);
+        let release = Release::new(self, hold, is_last, now, now + self.settings.retry_for).with_span(span);
         RunToCompletion::new(&self.background, release).await
     }
 
@@ -91,15 +92,31 @@ impl Engine {
         if self.hand_over(&hold, lease_mode, now) {
             return;
         }
-        let name = hold.name.clone();
+        let (name, span) = (hold.name.clone(), ReleaseSpan::begin(&hold.name, &hold.owner));
         let is_last = self.end_guard(&hold, lease_mode, now);
         let engine = Arc::clone(self);
         self.background.spawn(async move {
-            let release = Release::new(&engine, hold, is_last, clock::now(), Moment::NEVER);
+            let release = Release::new(&engine, hold, is_last, clock::now(), Moment::NEVER).with_span(span);
             if let Err(error) = release.await {
-                tracing::warn!(%name, error = %error.with_causes(), "release of a dropped guard failed");
+                engine.log_failed_release(&name, &error);
             }
         });
+    }
+
+    /// Logs that a release in the background was not confirmed until the lease must have ended.
+    pub(super) fn log_failed_release(&self, name: &LockName, error: &Error) {
+        let text = error.with_causes();
+        match error {
+            // Logged when it was noticed.
+            Error::Lost { .. } => {}
+            // The outage is logged, with the number of failures, and the lease ends. Permits without one may be lost.
+            Error::InDoubt { .. } | Error::Unavailable { .. }
+                if self.outage_log.is_open() && name.kind().is_leased() =>
+            {
+                tracing::debug!(%name, error = %text, "release in the background failed");
+            }
+            _ => tracing::warn!(%name, error = %text, "release in the background failed"),
+        }
     }
 
     /// Ends one guard locally. Returns `true` if it was the last one: renewal has stopped then.
@@ -112,6 +129,8 @@ impl Engine {
         }
         let is_last = hold.end_guard(lease_mode, Event::GuardEnded, now) == Action::StopRenewal;
         if is_last {
+            hold.note_end(HoldEnd::Released, now);
+            self.wait_queues.durations.note(&hold.name, now.since(hold.began));
             self.watchdog.unwatch(hold);
         }
         is_last
@@ -119,7 +138,9 @@ impl Engine {
 
     /// Ends one guard locally, and leaves the hold on the store as it is.
     fn detach(&self, hold: &Arc<Hold>, lease_mode: LeaseMode) {
-        if hold.end_guard(lease_mode, Event::GuardDetached, clock::now()) == Action::StopRenewal {
+        let now = clock::now();
+        if hold.end_guard(lease_mode, Event::GuardDetached, now) == Action::StopRenewal {
+            hold.note_end(HoldEnd::LeftToStore, now);
             self.watchdog.unwatch(hold);
             self.wait_queues.remove_hold(hold);
             // The permits have no holder from now on, and must not return to the semaphore when this client

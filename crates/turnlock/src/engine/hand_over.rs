@@ -14,7 +14,7 @@ use turnlock_core::planted::Bug;
 
 use super::engine::Engine;
 use super::release::Release;
-use super::state::{Hold, LeaseMode};
+use super::state::{Hold, HoldEnd, LeaseMode};
 use crate::clock;
 
 /// The longest time for which the end of a window delays a shutdown.
@@ -29,6 +29,10 @@ impl Engine {
             // Checked again under the lock of the wait queues: after the end of the window, no task would
             // take the hold back.
             && self.wait_queues.hand_over(hold, || offer(clock::now()));
+        if allows_hand_over {
+            // The metrics end when the waiter accepts it.
+            hold.span.end(HoldEnd::HandedOver, hold.held_since(), now);
+        }
         if allows_hand_over && !hold.was_handed_over {
             self.schedule_window_end(hold);
         }
@@ -74,6 +78,7 @@ impl Engine {
     /// Releases on the store a hold that was handed over and cannot be used.
     pub(super) fn release_handed_over(self: &Arc<Self>, hold: Arc<Hold>) {
         self.watchdog.unwatch(&hold);
+        hold.note_end(HoldEnd::HandedOver, clock::now());
         if self.background.is_closed() {
             return self.wait_queues.remove_hold(&hold);
         }
@@ -81,7 +86,7 @@ impl Engine {
         self.background.spawn(async move {
             let release = Release::new(&engine, Arc::clone(&hold), true, clock::now(), Moment::NEVER);
             if let Err(error) = release.await {
-                tracing::warn!(name = %hold.name, error = %error.with_causes(), "release of a handed-over lock failed");
+                engine.log_failed_release(&hold.name, &error);
             }
         });
     }

@@ -18,7 +18,10 @@
 //! | | [`hand_over`] | passes a hold to the next local waiter |
 //! | | [`grant`] | what an acquire returns: releases its share of the hold when it is dropped |
 //! | | [`attempt`] | one attempt to acquire: its request, and what must be undone if it is dropped |
+//! | | [`observed`] | an acquire that is counted with its outcome |
 //! | loops | [`wait_warning`] | finds waits that will not end by themselves |
+//! | | [`waiting`] | a caller that waits, and what its task holds |
+//! | | [`announcement`] | announces waits and holds on the store, and looks for deadlocks |
 //! | | [`acquire`] | the acquire loop |
 //! | | [`reenter`] | acquires of an owner that holds the lock already |
 //!
@@ -26,11 +29,13 @@
 //! [`turnlock_core::wait_step`].
 
 mod acquire;
+mod announcement;
 mod attempt;
 #[expect(clippy::module_inception, reason = "a file has the name of its main type")]
 mod engine;
 mod grant;
 mod hand_over;
+mod observed;
 mod pass_on;
 mod query;
 mod reenter;
@@ -46,6 +51,7 @@ mod settings;
 mod state;
 mod unlock_after;
 mod wait_warning;
+mod waiting;
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -54,9 +60,10 @@ use std::time::Duration;
 use turnlock_core::planted::Bug;
 use turnlock_core::{ClientId, Kind, LockName};
 
-pub(crate) use acquire::acquire;
+pub(crate) use acquire::{acquire, acquire_loop};
 pub(crate) use engine::Engine;
 pub(crate) use grant::Grant;
+pub(crate) use observed::{Observation, Observed};
 pub(crate) use query::{Resend, until_zero};
 pub(crate) use reenter::{read_under, reenter, try_owner_turn};
 pub(crate) use request::{AcquireRequest, ReenterRequest, WaitLimit, checked_number, time_out};
@@ -82,8 +89,11 @@ impl Engine {
                 engine.take_back(name, waiter, ignored, lease);
             }
         };
-        let heartbeats = state::heartbeat::run(heartbeats, store, engine.settings.clone(), on_ignored);
+        let outage_log = Arc::clone(&engine.outage_log);
+        let heartbeats =
+            state::heartbeat::run(heartbeats, store, engine.settings.clone(), outage_log, on_ignored);
         simulation::spawn(&engine.runtime, heartbeats);
+        simulation::spawn(&engine.runtime, announcement::run(Arc::downgrade(&engine)));
         engine
     }
 
@@ -100,8 +110,12 @@ impl Engine {
             let remaining = (held, waiting + self.background.pending());
             let time_left = end.since(clock::now());
             // Without the engine's runtime, nothing makes progress.
-            if remaining == (0, 0) || time_left.is_zero() || self.background.is_closed() {
+            let is_closed = self.background.is_closed();
+            if remaining == (0, 0) || time_left.is_zero() || is_closed {
                 self.stopped.store(true, Ordering::Release);
+                if !is_closed {
+                    let _ = tokio::time::timeout(time_left, self.remove_announcement()).await;
+                }
                 return remaining;
             }
             // Not every hold ends with a background task, so progress is also checked periodically.
@@ -113,6 +127,36 @@ impl Engine {
 
 impl Signals for Engine {
     fn freed(&self, name: &LockName) -> bool {
+        let is_used = self.wake(name);
+        self.metrics.count_message(is_used);
+        is_used
+    }
+
+    fn connection_changed(&self) {
+        if !Bug::ReconnectIgnored.is_planted() {
+            self.watchdog.check_all_now();
+        }
+        self.wait_queues.wake_all_fronts();
+    }
+
+    fn server_changed(&self) {
+        self.metrics.count_reconnect();
+        self.server_changed_at.fetch_max(clock::now().as_micros(), Ordering::AcqRel);
+        self.client_record.set_due_now();
+        if let Some(engine) = self.weak_self.upgrade() {
+            engine.replay_recent_releases();
+        }
+        self.connection_changed();
+    }
+
+    fn call_shared(&self, steps: usize) {
+        self.metrics.count_call_batch(steps);
+    }
+}
+
+impl Engine {
+    /// Wakes the waiters of `name`. Returns `false` if the client does not use this name.
+    fn wake(&self, name: &LockName) -> bool {
         let is_used = self.wait_queues.wake(name);
         if is_used || name.kind() != Kind::Fair {
             return is_used;
@@ -126,21 +170,5 @@ impl Signals for Engine {
             Some(waiter) => self.wait_queues.wake(&name.for_client_of(&waiter)),
             None => false,
         }
-    }
-
-    fn connection_changed(&self) {
-        if !Bug::ReconnectIgnored.is_planted() {
-            self.watchdog.check_all_now();
-        }
-        self.wait_queues.wake_all_fronts();
-    }
-
-    fn server_changed(&self) {
-        self.server_changed_at.fetch_max(clock::now().as_micros(), Ordering::AcqRel);
-        self.client_record.set_due_now();
-        if let Some(engine) = self.weak_self.upgrade() {
-            engine.replay_recent_releases();
-        }
-        self.connection_changed();
     }
 }

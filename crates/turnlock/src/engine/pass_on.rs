@@ -89,7 +89,9 @@ impl Engine {
             let outcome = release.await;
             waiter.end_taking_back(outcome.is_ok());
             if let Err(failure) = outcome {
-                tracing::warn!(name = %claim.name, %failure, "taking the lock back failed, undoing the grant");
+                if !engine.outage_log.note_failure("release", &failure, clock::now()) {
+                    tracing::warn!(name = %claim.name, %failure, "taking the lock back failed, undoing the grant");
+                }
                 let doubt = Doubt::of_existing_hold(clock::now() + lease.as_duration());
                 drop(engine.undo(claim, limit, doubt));
             }

@@ -1,3 +1,4 @@
+use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,11 +10,13 @@ use super::engine::Engine;
 use super::request::{WaitLimit, describe, time_out};
 use super::retry::{RetryState, retry_once};
 use super::run_to_completion::RunToCompletion;
-use super::state::{Join, LONGEST_SLEEP, Wakeup};
+use super::state::{CallSite, Caller, Join, LONGEST_SLEEP, Wakeup};
+use crate::activity::{Reader, Situation};
 use crate::clock;
 use crate::error::{Error, IntoError};
 use crate::identity::Identity;
-use turnlock_store::{Failure, FailureKind, StepReply};
+use crate::metrics::{AcquireMetrics, AcquireOutcome, HoldMetrics};
+use turnlock_store::{ActivityScope, Failure, FailureKind, StepReply};
 
 /// When a query is sent again after a failure.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -42,7 +45,17 @@ impl Engine {
             clock::now() < end && (resend == Resend::Always || failure.in_doubt.is_none())
         };
         let reply = self.on_runtime(retry_once(|| step(limit), may_repeat)).await;
+        self.note_outcome("query", &reply);
         reply.map(|StepReply { value, .. }| value).map_err(|failure| failure.into_error(|| describe(name)))
+    }
+
+    /// Notes for the log of outages how a request ended.
+    fn note_outcome<T>(&self, request: &'static str, outcome: &Result<T, Failure>) {
+        match outcome {
+            Ok(_) => self.outage_log.note_reply(),
+            // What is no outage is an error of the caller.
+            Err(failure) => drop(self.outage_log.note_failure(request, failure, clock::now())),
+        }
     }
 
     /// Reads the state of `name`.
@@ -72,6 +85,34 @@ impl Engine {
         Ok(found)
     }
 
+    /// Reads what clients have announced about their waits and holds.
+    pub(crate) async fn situation(&self) -> Result<Situation, Error> {
+        let limit = self.settings.usual_limit();
+        let read = || self.store.directory().activity(ActivityScope::All, limit);
+        match retry_once(read, |_| true).await {
+            Ok(StepReply { value, .. }) => Ok(Situation::new(&value)),
+            Err(failure) => Err(failure.into_error(|| "the announced waits".to_owned())),
+        }
+    }
+
+    /// The same, for a caller that can do without it: empty if this user may not read it, or the store does not reply
+    /// soon. In a cluster, the announced waits may be on another shard than the lock.
+    pub(crate) async fn situation_if_known(&self) -> Situation {
+        let limit = self.settings.usual_limit() / 2;
+        match self.store.directory().activity(ActivityScope::All, limit).await {
+            Ok(StepReply { value, .. }) => Situation::new(&value),
+            Err(failure) => {
+                tracing::debug!(%failure, "announced waits not read");
+                Situation::default()
+            }
+        }
+    }
+
+    /// This client, as a reader of records.
+    pub(crate) fn reader(&self) -> Reader<'_> {
+        Reader { client: self.client, key_prefix: &self.settings.key_prefix }
+    }
+
     /// Executes one operation on a counter without owners.
     ///
     /// The operation takes effect once, however often it is sent. It is not resent when the store may have
@@ -86,7 +127,9 @@ impl Engine {
             loop {
                 check_resendable(&name, repeats)?;
                 let sent = clock::now();
-                let failure = match engine.store.perform(&name, op, &request, limit).await {
+                let reply = engine.store.perform(&name, op, &request, limit).await;
+                engine.note_outcome("counter", &reply);
+                let failure = match reply {
                     Ok(StepReply { value, .. }) => {
                         if !repeats.is_in_doubt() {
                             engine.forget_request(&name, &request);
@@ -185,7 +228,47 @@ pub(crate) async fn until_zero(
     wait_limit: WaitLimit,
 ) -> Result<bool, Error> {
     let began = clock::now();
-    let (waiter, _) = engine.wait_queues.enter(name, Join::AtEnd, Wakeup::default());
+    let mut counted = CountedWait { metrics: engine.metrics.begin_acquire(name), began };
+    let outcome = read_until_zero(engine, name, wait_limit, began).await;
+    counted.end(match &outcome {
+        Ok(true) => AcquireOutcome::Granted,
+        Ok(false) if wait_limit == WaitLimit::None => AcquireOutcome::Busy,
+        Ok(false) => AcquireOutcome::TimedOut,
+        Err(_) => AcquireOutcome::Failed,
+    });
+    outcome
+}
+
+/// A wait for a latch, which is counted as an acquire without a hold. One that is dropped before its end counts as cancelled.
+struct CountedWait<'a> {
+    metrics: AcquireMetrics<'a>,
+    began: Moment,
+}
+
+impl CountedWait<'_> {
+    fn end(&mut self, outcome: AcquireOutcome) {
+        if self.metrics.is_open() {
+            self.metrics.end(outcome, clock::now().since(self.began), &HoldMetrics::default());
+        }
+    }
+}
+
+impl Drop for CountedWait<'_> {
+    fn drop(&mut self) {
+        self.end(AcquireOutcome::Cancelled);
+    }
+}
+
+async fn read_until_zero(
+    engine: &Arc<Engine>,
+    name: &LockName,
+    wait_limit: WaitLimit,
+    began: Moment,
+) -> Result<bool, Error> {
+    let call_site = CallSite::current(Location::caller()).await;
+    let (ends, owner) = (wait_limit.end(), engine.new_owner_number());
+    let caller = Caller { call_site, began, ends, name: name.clone(), owner };
+    let (waiter, _) = engine.wait_queues.enter(name, Join::AtEnd, Wakeup::new(None, caller));
     let (limit, poll) = (engine.settings.usual_limit(), engine.settings.poll_interval);
     let end = wait_limit.end();
     let mut state = RetryState::new(engine.settings.retry_for, wait_limit, limit);
@@ -239,7 +322,9 @@ pub(crate) async fn until_zero(
         let reply = wait_limit.bound(limit, engine.store.inspect(name, limit)).await;
         let no_reply =
             || Failure::refused(FailureKind::Unavailable(time_out(format!("no reply within {limit:?}"))));
-        match reply.unwrap_or_else(|_| Err(no_reply())) {
+        let reply = reply.unwrap_or_else(|_| Err(no_reply()));
+        engine.note_outcome("wait for a latch", &reply);
+        match reply {
             Ok(StepReply { value, .. }) if value.number.unwrap_or_default() <= 0 => {
                 waiter.set_opened(now);
                 return Ok(true);

@@ -11,10 +11,10 @@ use turnlock_core::Kind;
 use turnlock_core::hold_state::Event;
 use turnlock_core::model::Acquired;
 
-use super::acquire::{acquire, max_age, outcome_behind, timed_out};
+use super::acquire::{acquire, max_age, outcome_behind};
 use super::engine::Engine;
 use super::grant::Grant;
-use super::request::{AcquireRequest, ReenterRequest, WaitLimit, describe};
+use super::request::{AcquireRequest, ReenterRequest, WaitLimit, describe, timed_out};
 use super::retry::RetryState;
 use super::run_to_completion::RunToCompletion;
 use super::state::{CallSite, Hold, LeaseMode, StepTurn};
@@ -91,6 +91,7 @@ async fn try_reenter(
         match engine.store.acquire(hold.claim(target), options, step_options).await {
             Ok(reply) => reply,
             Err(failure) => {
+                engine.outage_log.note_failure("reentry", &failure, clock::now());
                 if failure.in_doubt.is_some() {
                     hold.extend_may_last(lease);
                     let mut inner = hold.inner();
@@ -107,6 +108,7 @@ async fn try_reenter(
         Acquired::GrantedWith { token } => Some(token),
         Acquired::Granted => None,
     };
+    engine.outage_log.note_reply();
     token.inspect(|token| engine.tokens.observe(&hold.name, *token));
     hold.confirm_for(lease, sent.at);
     hold.note_replicas(replicas, reached);
@@ -139,6 +141,7 @@ pub(crate) async fn read_under(
         return Err(Error::Lost { name: write.name.to_string(), reason });
     }
     let name = write.name.with_kind(Kind::Read);
+    let here = CallSite::current(Location::caller()).await;
     let under = Some(Arc::clone(write));
     let request = AcquireRequest {
         name,
@@ -148,7 +151,7 @@ pub(crate) async fn read_under(
         replicas,
         accepts_hand_over: false,
         under,
-        call_site: write.call_site.unwrap_or_else(|| CallSite::new(Location::caller())),
+        call_site: write.call_site.map_or(here, |call_site| call_site.run_by(&here)),
     };
     let lost = || Error::Lost { name: write.name.to_string(), reason: LostReason::Taken };
     acquire(engine, request).await?.ok_or_else(lost)

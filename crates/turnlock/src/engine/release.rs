@@ -19,7 +19,7 @@ use turnlock_core::{Backoff, Doubt, Kind, Moment};
 
 use super::engine::Engine;
 use super::retry::pause_until;
-use super::state::{Hold, StepTurn};
+use super::state::{Hold, ReleaseSpan, StepTurn};
 use crate::clock;
 use crate::error::{Error, IntoError, LostReason};
 use turnlock_store::{Failure, StepReply, TypedCall};
@@ -36,6 +36,7 @@ pub(super) struct Release {
     began: Moment,
     deadline: Moment,
     state: ReleaseState,
+    span: ReleaseSpan,
 }
 
 enum ReleaseState {
@@ -81,7 +82,13 @@ impl Release {
         began: Moment,
         deadline: Moment,
     ) -> Self {
-        Self { engine: Arc::clone(engine), hold, is_last, began, deadline, state: ReleaseState::Begun }
+        let (engine, state) = (Arc::clone(engine), ReleaseState::Begun);
+        Self { engine, hold, is_last, began, deadline, state, span: ReleaseSpan::default() }
+    }
+
+    /// Observes it by the span of its caller.
+    pub(super) fn with_span(self, span: ReleaseSpan) -> Self {
+        Self { span, ..self }
     }
 
     /// Returns the first request, or the outcome if there is nothing to send.
@@ -104,7 +111,13 @@ impl Release {
     }
 
     /// Returns the outcome to the caller, after what follows from it.
-    fn finish(&self, outcome: Result<(), Error>) -> Result<(), Error> {
+    fn finish(&mut self, outcome: Result<(), Error>) -> Result<(), Error> {
+        self.span.end(match &outcome {
+            Ok(()) => "released",
+            Err(Error::Lost { .. }) => "lost",
+            Err(Error::InDoubt { .. }) => "in_doubt",
+            Err(_) => "failed",
+        });
         let Self { engine, hold, .. } = self;
         if matches!(outcome, Err(Error::InDoubt { .. })) && clock::now() < hold.release_end() {
             engine.send_releases_in_background(hold);
@@ -230,10 +243,13 @@ impl Engine {
                     hold.apply(Event::ReleaseInDoubt { target, sent: sent.at }, clock::now());
                 }
                 let in_doubt = failure.in_doubt.is_some();
-                tracing::warn!(name = %hold.name, %failure, in_doubt, "release failed");
+                if !self.outage_log.note_failure("release", &failure, clock::now()) {
+                    tracing::warn!(name = %hold.name, %failure, in_doubt, "release failed");
+                }
                 return Err(failure);
             }
         };
+        self.outage_log.note_reply();
         if let Some(listeners) = reply.notified.filter(|&listeners| yields || listeners > 0) {
             self.wait_queues.set_listeners(&hold.name, listeners, yields);
         }
@@ -246,9 +262,11 @@ impl Engine {
             return Ok(hold.confirm_release(target, reply.sent, clock::now()));
         }
         let reason = self.loss_reason(hold);
+        let was_lost = hold.lost().is_some();
         let action = hold.apply_loss(Event::ReleaseNotHeld { target }, reason);
-        if matches!(action, Action::ReportLoss | Action::Finish { report: Report::Gone, .. }) {
+        if !was_lost && matches!(action, Action::Finish { report: Report::Gone, .. }) {
             tracing::warn!(name = %hold.name, owner = %hold.owner, "lost, noticed at release");
+            hold.metrics.count_loss(reason);
         }
         Ok(action)
     }
@@ -311,8 +329,10 @@ impl Engine {
     }
 
     /// Undoes a request in doubt, in the background, until it can have no effect.
+    ///
+    /// The failure that left it in doubt has been logged.
     pub(super) fn undo_request(self: &Arc<Self>, claim: Claim, limit: Duration, doubt: Doubt) {
-        tracing::warn!(name = %claim.name, owner = %claim.owner, "request in doubt, undoing it");
+        tracing::debug!(name = %claim.name, owner = %claim.owner, "request in doubt, undoing it");
         drop(self.undo(claim, limit, doubt));
     }
 
@@ -346,7 +366,10 @@ impl Engine {
         let is_settled = loop {
             let sent = clock::now();
             let reply = self.store.release(claim.clone(), limit).await;
-            let is_settled = reply.is_ok_and(|reply| reply.sent.unsettled(Some(doubt)).is_none());
+            let is_settled = reply.is_ok_and(|reply| {
+                self.outage_log.note_reply();
+                reply.sent.unsettled(Some(doubt)).is_none()
+            });
             if is_settled || doubt.has_expired_by(sent) {
                 break is_settled;
             }

@@ -12,9 +12,10 @@ use turnlock_core::renewal::RenewalSchedule;
 use turnlock_core::{Lease, Moment};
 
 use super::engine::Engine;
-use super::state::{Hold, LONGEST_SLEEP, RenewalUnderWay, StepTurn};
+use super::state::{Hold, LONGEST_SLEEP, RenewalUnderWay, StepTurn, retry_after};
 use crate::clock;
-use turnlock_store::{StepOptions, StepReply};
+use crate::metrics::RenewalOutcome;
+use turnlock_store::{Failure, StepOptions, StepReply};
 
 /// The number of holds per renewal request. Permits count one by one.
 const BATCH: usize = 256;
@@ -47,6 +48,10 @@ pub(super) async fn run(engine: Weak<Engine>) {
         for batch in queue.take_due(Moment::NEVER, room) {
             batches.push(renew_counted(Arc::clone(&engine), batch, Arc::clone(&counted)));
         }
+        let (period, limit) =
+            (engine.settings.watchdog_timeout.renewal_period(), engine.settings.usual_limit());
+        engine.outage_log.check(clock::now(), retry_after(period) + limit);
+        engine.metrics.publish(clock::now(), period);
         let next = engine.watchdog.next_due();
         let sleep_for = next.since(clock::now()).min(LONGEST_SLEEP);
         tokio::select! {
@@ -81,6 +86,7 @@ fn take_due(engine: &Engine, queue: &mut RenewalSchedule<Batch>) {
             engine.mark_lost(&hold, reason);
             continue;
         }
+        hold.metrics.note_age(hold.held_since());
         // Before the plan, so that the hold is not handed over with a plan that skips the next renewal.
         let is_queued = hold.name.kind().is_leased() && RenewalUnderWay::queue(&hold);
         // Until the reply, only the end of the lease is to be watched.
@@ -162,11 +168,23 @@ async fn renew(engine: Arc<Engine>, ((_, wanted, limit), due): Batch) {
     if due.is_empty() {
         return;
     }
+    engine.metrics.count_renewal_batch(due.len());
     let steps = due.iter().map(|(lease, RenewalUnderWay(hold))| Step::Renew(hold.claim(1), *lease)).collect();
+    let note_failure = |failure: &Failure, holds: usize| {
+        if !engine.outage_log.note_failure("renewal", failure, clock::now()) {
+            tracing::warn!(%failure, holds, "renewal failed, will retry");
+        }
+    };
     let (outcomes, sent, reached) =
         match engine.store.call_batch(steps, StepOptions::of_engine(limit, wanted)).await {
-            Ok(StepReply { value, sent, replicas, .. }) => {
-                if replicas < wanted && value.contains(&None) {
+            Ok(StepReply { value, sent, replicas, failure, .. }) => {
+                let without_outcome = value.iter().filter(|outcome| outcome.is_none()).count();
+                // In a cluster, one server may fail while others reply: that is no end of an outage.
+                match &failure {
+                    Some(failure) => note_failure(failure, without_outcome),
+                    None => engine.outage_log.note_reply(),
+                }
+                if replicas < wanted && without_outcome > 0 {
                     let holds = due.len();
                     tracing::warn!(replicas, wanted, holds, "renewal reached too few replicas, will retry");
                 }
@@ -176,8 +194,7 @@ async fn renew(engine: Arc<Engine>, ((_, wanted, limit), due): Batch) {
                 (value, sent.at, replicas)
             }
             Err(failure) => {
-                let holds = due.len();
-                tracing::warn!(%failure, holds, "renewal failed, will retry");
+                note_failure(&failure, due.len());
                 (Vec::new(), now, 0)
             }
         };
@@ -189,6 +206,7 @@ async fn renew(engine: Arc<Engine>, ((_, wanted, limit), due): Batch) {
     for ((lease, RenewalUnderWay(hold)), outcome) in due.iter().zip(outcomes) {
         match outcome {
             Some(Reply::Renewed(renewed @ (Renewed::Renewed | Renewed::Longer))) => {
+                hold.metrics.count_renewal(RenewalOutcome::Confirmed);
                 hold.confirm_held(sent);
                 if let Some(lease) = *lease {
                     tracing::trace!(name = %hold.name, owner = %hold.owner, "renewed");
@@ -203,12 +221,14 @@ async fn renew(engine: Arc<Engine>, ((_, wanted, limit), due): Batch) {
                 }
             }
             Some(Reply::Renewed(Renewed::NotHeld)) => {
+                hold.metrics.count_renewal(RenewalOutcome::NotHeld);
                 // If the process was paused past the end of its lease, that is the reason.
                 let reason = hold.lost().unwrap_or_else(|| engine.loss_reason(hold));
                 engine.mark_lost(hold, reason);
             }
             // Unknown is not lost: retried until the end of the lease.
             _ => {
+                hold.metrics.count_renewal(RenewalOutcome::Failed);
                 if let Some(lease) = *lease {
                     hold.extend_may_last(lease);
                 }
@@ -262,7 +282,9 @@ impl Engine {
                 tracing::debug!(name = %hold.name, owner = %hold.owner, lease = ?need, "lease shortened");
             }
             Err(failure) => {
-                tracing::warn!(name = %hold.name, %failure, "shortening the lease failed, will retry");
+                if !self.outage_log.note_failure("shortening of a lease", failure, clock::now()) {
+                    tracing::warn!(name = %hold.name, %failure, "shortening the lease failed, will retry");
+                }
                 let mut inner = hold.inner();
                 inner.state.doubt = failure.merge_doubt(inner.state.doubt, need.as_duration());
             }
@@ -279,7 +301,7 @@ mod tests {
     use futures_util::future::{BoxFuture, ready};
     use turnlock_core::model::Acquired;
     use turnlock_core::{ClientId, LockName};
-    use turnlock_store::{Failure, ReplyFuture, Sent, Signals, Store};
+    use turnlock_store::{ReplyFuture, Sent, Signals, Store};
 
     use super::*;
     use crate::Guard;

@@ -94,3 +94,13 @@ pub(crate) fn describe(name: &LockName) -> String {
 pub(crate) fn time_out(text: impl Into<String>) -> Arc<io::Error> {
     Arc::new(io::Error::new(io::ErrorKind::TimedOut, text.into()))
 }
+
+/// The error of a request that got no reply.
+pub(super) fn no_reply(name: &LockName, limit: Duration) -> Error {
+    timed_out(name, format!("no reply within {limit:?}"))
+}
+
+/// The error of an acquire without a reply in time.
+pub(super) fn timed_out(name: &LockName, text: String) -> Error {
+    Error::Unavailable { what: format!("lock {:?}", name.as_str()), source: time_out(text) }
+}

@@ -3,6 +3,7 @@ use std::time::Duration;
 use turnlock_core::Lease;
 
 use crate::error::Error;
+use crate::metrics::Options;
 
 /// The checked settings of a client.
 #[derive(Clone, Debug)]
@@ -27,6 +28,13 @@ pub(crate) struct CheckedSettings {
     pub(crate) label: Option<String>,
     /// The number of replicas that must acknowledge a grant, unless the handle sets another.
     pub(crate) replicas: u32,
+    pub(crate) metrics: Options,
+    /// Waits and holds are announced on the store.
+    pub(crate) announce_waits: bool,
+    /// The announcements have call sites.
+    pub(crate) announce_call_sites: bool,
+    /// A waiter of this client may fail to end a deadlock.
+    pub(crate) fail_on_deadlock: bool,
 }
 
 /// The default of `response_timeout`.

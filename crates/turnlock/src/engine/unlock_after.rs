@@ -3,13 +3,14 @@ use std::time::Duration;
 
 use turnlock_core::hold_state::{Action, Event};
 use turnlock_core::model::Renewed;
+use turnlock_core::planted::Bug;
 use turnlock_core::{Backoff, Lease, Moment};
 
 use super::engine::Engine;
 use super::request::describe;
 use super::retry::pause_until;
 use super::run_to_completion::RunToCompletion;
-use super::state::{Hold, LeaseMode, RenewalUnderWay, StepTurn};
+use super::state::{Hold, HoldEnd, LeaseMode, RenewalUnderWay, StepTurn};
 use crate::clock;
 use crate::error::{Error, IntoError};
 use turnlock_store::{Failure, StepOptions, StepReply};
@@ -56,6 +57,7 @@ impl Engine {
                 format!("delayed unlock of {what}: it has {guards} guards; release the others first");
             return Err(Error::Unsupported(reason));
         }
+        hold.note_end(HoldEnd::LeftToStore, now);
         self.watchdog.unwatch(hold);
         Ok(DelayedUnlock { hold: Arc::clone(hold), until: now + lease.as_duration() })
     }
@@ -94,7 +96,9 @@ impl Engine {
                 }
                 Err(failure) => failure,
             };
-            tracing::warn!(name = %hold.name, %failure, "delayed unlock failed");
+            if !self.outage_log.note_failure("delayed unlock", &failure, clock::now()) {
+                tracing::warn!(name = %hold.name, %failure, "delayed unlock failed");
+            }
             if !failure.is_retryable() {
                 self.release_refused(hold);
                 let what = || format!("the delayed unlock of lock {:?}", hold.name.as_str());
@@ -113,6 +117,7 @@ impl Engine {
     /// refused repeat does not release it. Permissions may be revoked for a moment.
     fn send_in_background(self: &Arc<Self>, delayed: DelayedUnlock, mut is_set: bool) {
         let engine = Arc::clone(self);
+        is_set &= !Bug::RefusedRepeatReleases.is_planted();
         self.background.spawn(async move {
             let mut backoff = Backoff::default();
             loop {
@@ -122,7 +127,7 @@ impl Engine {
                     Err(failure) if !is_set && !failure.is_retryable() => {
                         return engine.release_refused(&delayed.hold);
                     }
-                    Ok(_) => is_set = true,
+                    Ok(_) => is_set = !Bug::RefusedRepeatReleases.is_planted(),
                     Err(_) => {}
                 }
             }
@@ -153,8 +158,12 @@ impl Engine {
             hold.extend_may_last(time_left);
         }
         let StepReply { value, sent, .. } = outcome?;
+        self.outage_log.note_reply();
         if value == Renewed::NotHeld {
-            tracing::warn!(name = %hold.name, owner = %hold.owner, "lost, noticed at the delayed unlock");
+            if hold.lost().is_none() {
+                tracing::warn!(name = %hold.name, owner = %hold.owner, "lost, noticed at the delayed unlock");
+                hold.metrics.count_loss(self.loss_reason(hold));
+            }
             return Ok(self.finish(hold, hold.apply(Event::DelayedUnlockNotHeld, clock::now()), None));
         }
         tracing::debug!(name = %hold.name, owner = %hold.owner, ?time_left, "delayed unlock set");

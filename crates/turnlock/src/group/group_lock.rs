@@ -57,7 +57,8 @@ impl<P: Policy> GroupLock<P> {
     /// [`MultiLock`](crate::MultiLock), if two are the same lock of the same client; for a
     /// [`RedLock`](crate::RedLock), if two are of the same client. [`Error::BadName`] if a name is not valid.
     pub fn new(locks: impl IntoIterator<Item = Lock>) -> Result<Self, Error> {
-        let members: Vec<_> = locks.into_iter().collect();
+        let in_group = |lock: Lock| Lock { named: lock.named.in_group(), ..lock };
+        let members: Vec<_> = locks.into_iter().map(in_group).collect();
         if members.is_empty() {
             return Err(Error::bad_argument("locks", format!("there is none; give {}", P::AT_LEAST)));
         }

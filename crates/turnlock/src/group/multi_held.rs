@@ -114,9 +114,7 @@ impl MultiHeld {
     ///
     /// See [`turnlock::MultiGuard::valid_until`](crate::MultiGuard::valid_until).
     pub fn valid_until(&self) -> Instant {
-        let rest =
-            if self.is_valid() { self.valid_until_moment().since(clock::now()) } else { Duration::ZERO };
-        Instant::now() + rest
+        clock::instant_of(if self.is_valid() { self.valid_until_moment() } else { Moment::default() })
     }
 
     /// As [`valid_until`](Self::valid_until), by the clock of the leases, also after that moment.
@@ -241,7 +239,7 @@ mod tests {
             let member = client.lock(&format!("member-{round}")).with_lease(Duration::from_millis(50));
             let lock = MultiLock::new([member]).expect("a valid member");
             let guard = lock.lock().await.expect("free");
-            let rest = guard.valid_until().saturating_duration_since(Instant::now());
+            let rest = guard.valid_until_moment().since(clock::now());
             tokio::time::sleep(rest.saturating_sub(Duration::from_millis(2))).await;
             // One after the other, so that one of them asks at the very end.
             let mut waiting = Vec::new();

@@ -248,7 +248,7 @@ impl Guard {
     /// Counts from before the last confirmed request was sent, less a safety margin. Each renewal moves it. An
     /// `Instant` does not count the time that a machine is suspended: [`is_valid`](Guard::is_valid) does.
     pub fn valid_until(&self) -> Instant {
-        Instant::now() + self.hold().valid_until().since(clock::now())
+        clock::instant_of(self.hold().valid_until())
     }
 
     /// As [`valid_until`](Self::valid_until), by the clock of the leases. For simulations.

@@ -8,9 +8,10 @@ use futures_util::{FutureExt, TryFutureExt};
 use turnlock_core::{Kind, OwnerId};
 
 use super::named::{Named, endless};
-use crate::engine::{self, AcquireRequest, CallLocation, WaitLimit};
+use crate::clock;
+use crate::engine::{self, CallLocation, CallSite, Observation, Observed, WaitLimit};
 use crate::owner::holds_read_lock;
-use crate::{Error, Guard, Inspection, Owner, TryAcquire};
+use crate::{Error, Guard, Inspection, Owner, Role, TryAcquire};
 
 /// A handle to a lock: cheap to make and to clone, and it holds nothing.
 ///
@@ -189,7 +190,8 @@ impl Lock {
     /// Of a read-write lock, only the side of this handle counts.
     pub async fn is_locked(&self) -> Result<bool, Error> {
         let kind = self.named.checked()?.kind();
-        Ok(self.inspect().await?.holders.iter().any(|holder| holder.role.matches_kind(kind)))
+        let holders = self.named.snapshot().await?.holders;
+        Ok(holders.iter().any(|holder| Role::from_core(holder.role).matches_kind(kind)))
     }
 
     /// Returns `true` if `owner` holds the lock on the store.
@@ -204,9 +206,10 @@ impl Lock {
         let Some(hold) = owner.holds(name).hold(name.kind()) else {
             return Ok(0);
         };
-        let holders = self.inspect().await?.holders;
-        let ours =
-            holders.iter().find(|holder| holder.owner == hold.owner && holder.role.matches_kind(name.kind()));
+        let holders = self.named.snapshot().await?.holders;
+        let ours = holders.iter().find(|holder| {
+            holder.owner == hold.owner && Role::from_core(holder.role).matches_kind(name.kind())
+        });
         Ok(ours.map_or(0, |holder| holder.count))
     }
 
@@ -214,7 +217,7 @@ impl Lock {
     ///
     /// `None` if the lock is free, or held without a lease.
     pub async fn remaining(&self) -> Result<Option<Duration>, Error> {
-        Ok(self.inspect().await?.ttl)
+        Ok(self.named.snapshot().await?.ttl)
     }
 
     /// Releases the lock of any owner by force, and wakes the waiters.
@@ -262,14 +265,17 @@ impl Lock {
     }
 
     pub(crate) async fn acquire(&self, limit: WaitLimit, at: CallLocation) -> Result<Option<Guard>, Error> {
-        let request =
-            AcquireRequest { accepts_hand_over: self.owner.is_none(), ..self.named.request(limit, at)? };
+        let mut request = self.named.request(limit, CallSite::current(at).await)?;
+        request.accepts_hand_over = self.owner.is_none();
+        request.call_site.explicit_owner = self.owner.as_ref().and_then(Owner::number);
         let engine = &self.named.engine;
         if let Some(owner) = &self.owner {
             owner.check_client(engine)?;
             let holds = owner.holds(&request.name);
+            let observation = Observation::begin(engine, &request, clock::now());
+            let acquire = Observed::new(observation, holds.acquire(engine, request));
             // Boxed, since it is larger, and most acquires have no explicit owner.
-            let grant = Box::pin(engine.on_runtime(holds.acquire(engine, request))).await?;
+            let grant = Box::pin(engine.on_runtime(acquire)).await?;
             return Ok(grant.map(|grant| Guard { grant, owner_holds: Arc::downgrade(&holds) }));
         }
         let grant = engine.on_runtime(engine::acquire(engine, request)).await?;
@@ -282,6 +288,7 @@ impl Owner {
     ///
     /// For code that locks in one place and unlocks in another.
     pub fn detach(&self, guard: Guard) {
+        guard.hold().inner().may_be_shared = true;
         self.holds(&guard.hold().name).detach(guard.grant);
     }
 

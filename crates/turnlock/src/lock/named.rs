@@ -1,10 +1,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use turnlock_core::model::CounterOp;
+use futures_util::future::join;
+use turnlock_core::model::{CounterOp, Snapshot};
 use turnlock_core::{Kind, Lease, LeaseError, LockName, NameError};
 
-use crate::engine::{AcquireRequest, CallLocation, CallSite, Engine, LeaseMode, Resend, WaitLimit};
+use crate::engine::{AcquireRequest, CallSite, Engine, LeaseMode, Resend, WaitLimit};
 use crate::{Error, Inspection};
 
 /// The name of a primitive on a store, with the options of an acquire: the inside of every handle.
@@ -16,6 +17,8 @@ pub(crate) struct Named {
     lease: Option<Result<Lease, LeaseError>>,
     /// How many replicas must acknowledge a grant, if not the default of the client.
     replicas: Option<u32>,
+    /// It is a member of a group.
+    is_in_group: bool,
 }
 
 impl Named {
@@ -23,7 +26,7 @@ impl Named {
         let name = LockName::of(kind, &engine.settings.key_prefix, name);
         // The store knows no lease of such permits.
         let lease = (kind == Kind::Semaphore).then_some(Ok(Lease::LONGEST));
-        Self { engine: Arc::clone(engine), name, lease, replicas: None }
+        Self { engine: Arc::clone(engine), name, lease, replicas: None, is_in_group: false }
     }
 
     pub(crate) fn with_lease(&self, lease: Duration) -> Self {
@@ -32,6 +35,10 @@ impl Named {
 
     pub(crate) fn with_replicas(&self, replicas: u32) -> Self {
         Self { replicas: Some(replicas), ..self.clone() }
+    }
+
+    pub(crate) fn in_group(&self) -> Self {
+        Self { is_in_group: true, ..self.clone() }
     }
 
     /// Returns how many replicas must acknowledge a grant.
@@ -56,8 +63,12 @@ impl Named {
         })
     }
 
-    /// Returns a request for a new hold. Must be called while the caller is polled.
-    pub(crate) fn request(&self, wait_limit: WaitLimit, at: CallLocation) -> Result<AcquireRequest, Error> {
+    /// Returns a request for a new hold.
+    pub(crate) fn request(
+        &self,
+        wait_limit: WaitLimit,
+        call_site: CallSite,
+    ) -> Result<AcquireRequest, Error> {
         Ok(AcquireRequest {
             name: self.checked()?.clone(),
             lease_mode: self.lease_mode()?,
@@ -66,13 +77,20 @@ impl Named {
             replicas: self.replicas(),
             accepts_hand_over: false,
             under: None,
-            call_site: CallSite::new(at),
+            call_site: call_site.in_group(self.is_in_group),
         })
+    }
+
+    /// Reads the state on the store, and nothing that clients have announced.
+    pub(crate) async fn snapshot(&self) -> Result<Snapshot, Error> {
+        self.engine.inspect(self.checked()?).await
     }
 
     pub(crate) async fn inspect(&self) -> Result<Inspection, Error> {
         let (engine, name) = (&self.engine, self.checked()?);
-        Ok(Inspection::new(engine, name, engine.inspect(name).await?))
+        let (snapshot, situation) =
+            join(engine.inspect(name), engine.on_runtime(engine.situation_if_known())).await;
+        Ok(Inspection::new(engine, name, snapshot?, &situation.by_key()))
     }
 
     /// Inspects the key of this name, whatever its kind. `None` if it is not a lock.
@@ -82,8 +100,10 @@ impl Named {
             engine.query(name, Resend::Always, |limit| engine.store.directory().kind_of(name, limit)).await?;
         let Some(kind) = kind else { return Ok(None) };
         let name = name.with_kind(kind);
-        match engine.inspect(&name).await {
-            Ok(snapshot) => Ok(Some(Inspection::new(engine, &name, snapshot))),
+        let (snapshot, situation) =
+            join(engine.inspect(&name), engine.on_runtime(engine.situation_if_known())).await;
+        match snapshot {
+            Ok(snapshot) => Ok(Some(Inspection::new(engine, &name, snapshot, &situation.by_key()))),
             // Its kind changed since the first request, or it only looked like a lock.
             Err(Error::NotALock { .. } | Error::WrongKind { .. }) => Ok(None),
             Err(error) => Err(error),

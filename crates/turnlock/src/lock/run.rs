@@ -2,6 +2,8 @@ use std::fmt;
 use std::panic::Location;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
@@ -102,7 +104,7 @@ impl Runner {
             hook(&held);
         }
         let mut on_exit = OnExit { hook: self.on_exit.clone(), exit: Exit::Aborted };
-        let body = Box::pin(body(held));
+        let body = PolledBody { hold: Arc::clone(guard.hold()), body: Box::pin(body(held)) };
         let output = run_until_lost(guard.until_lost(), || guard.lost_error(), body).await;
         on_exit.exit = match &output {
             Err(Error::Lost { reason, .. }) => Exit::Lost(*reason),
@@ -118,13 +120,30 @@ impl Runner {
 pub(crate) async fn run_until_lost<F: Future>(
     lost: impl Future<Output = Error>,
     lost_error: impl FnOnce() -> Option<Error>,
-    body: Pin<Box<F>>,
+    body: F,
 ) -> Result<F::Output, Error> {
     tokio::select! {
         biased;
         lost = lost => Err(lost),
         // A body that outlasted the lease did not run under the lock to its end.
         output = body => lost_error().map_or(Ok(output), Err),
+    }
+}
+
+/// A body that runs under a hold, which knows while it is polled: a poll that does not return blocks a thread.
+struct PolledBody<F> {
+    hold: Arc<Hold>,
+    body: Pin<Box<F>>,
+}
+
+impl<F: Future> Future for PolledBody<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        self.hold.polled_since.store(clock::now().as_micros(), Ordering::Relaxed);
+        let poll = self.body.as_mut().poll(context);
+        self.hold.polled_since.store(0, Ordering::Relaxed);
+        poll
     }
 }
 
@@ -240,7 +259,7 @@ impl Held {
 
     /// Returns until when the lock is held without a further renewal: [`Guard::valid_until`](crate::Guard::valid_until).
     pub fn valid_until(&self) -> Instant {
-        Instant::now() + self.hold.valid_until().since(clock::now())
+        clock::instant_of(self.hold.valid_until())
     }
 
     /// Waits until the lock is lost, and returns why: [`Guard::lost`](crate::Guard::lost).

@@ -70,7 +70,7 @@ impl Latch {
 
     /// Returns the count. Zero if the latch is open or was never set.
     pub async fn count(&self) -> Result<i64, Error> {
-        Ok(self.inspect().await?.available.unwrap_or_default().max(0))
+        Ok(self.named.snapshot().await?.number.unwrap_or_default().max(0))
     }
 
     /// Waits until the latch is open.

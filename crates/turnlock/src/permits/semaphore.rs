@@ -7,7 +7,7 @@ use futures_util::{FutureExt, TryFutureExt};
 use turnlock_core::Kind;
 use turnlock_core::model::CounterOp;
 
-use crate::engine::{self, AcquireRequest, CallLocation, Engine, WaitLimit, checked_number};
+use crate::engine::{self, AcquireRequest, CallLocation, CallSite, Engine, WaitLimit, checked_number};
 use crate::lock::{Named, endless};
 use crate::{Error, Guard, Inspection, Permits, TryAcquire};
 
@@ -192,7 +192,7 @@ impl<K: SemaphoreKind> Semaphore<K> {
 
     /// Returns how many permits are free. Zero if the number was never set.
     pub async fn available(&self) -> Result<i64, Error> {
-        Ok(self.inspect().await?.available.unwrap_or_default())
+        Ok(self.named.snapshot().await?.number.unwrap_or_default())
     }
 
     /// Returns the free permits, the taken ones with leases, and the local waiters.
@@ -207,7 +207,8 @@ impl<K: SemaphoreKind> Semaphore<K> {
         wait_limit: WaitLimit,
         location: CallLocation,
     ) -> Result<Option<Permits>, Error> {
-        let request = AcquireRequest { permits, ..self.named.request(wait_limit, location)? };
+        let request =
+            AcquireRequest { permits, ..self.named.request(wait_limit, CallSite::current(location).await)? };
         checked_number("permits", permits)?;
         if K::KIND == Kind::Permits && permits > MAX_PERMITS_PER_REQUEST {
             let reason = format!(

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use turnlock::{Client, blocking};
 use turnlock_testkit::{eventually, in_time, within};
 
+use crate::deadlock;
 use crate::fail_over;
 use crate::fixture::{Fixture, Kind, KindClient, NO_POLL, PROMPT, ms};
 use crate::interop::take_turns;
@@ -37,6 +38,7 @@ pub(crate) fn main() {
         ["count", name, counter, turns] => {
             return count(name, counter, turns.parse().expect("a number"), url);
         }
+        ["deadlock", label, held, wanted] => return deadlock::run_child(label, held, wanted, url),
         ["hold", kind, name] => return hold_until_line(kind, name, url),
         ["pausable", kind, name] => return paused::run_child(kind, name, url),
         ["turns", name, counter, replicas] => {
@@ -136,7 +138,7 @@ fn hold_until_line(kind: &str, name: &str, url: &str) {
     });
 }
 
-async fn read_line() {
+pub(crate) async fn read_line() {
     let mut line = String::new();
     tokio::io::AsyncBufReadExt::read_line(&mut tokio::io::BufReader::new(tokio::io::stdin()), &mut line)
         .await

@@ -219,7 +219,6 @@ async fn a_user_limited_to_some_names_gets_the_missing_rights() {
     assert!(text.contains("fair lock, read-write lock, fenced lock, plain lock, semaphore"), "{text}");
     assert!(text.contains("~redisson_lock_queue:{orders:*}"), "{text}");
     found(&report, Level::Unknown, Topic::Server);
-    found(&report, Level::Unknown, Topic::Clock);
     // No right to other names: the report refers to doctor_with_prefix.
     let report = client.doctor().await;
     assert!(found(&report, Level::Danger, Topic::Rights).text.contains("doctor_with_prefix"), "{report}");

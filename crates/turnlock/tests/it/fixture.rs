@@ -50,6 +50,16 @@ impl Fixture {
         }
     }
 
+    /// The URL of the store. It has no credentials.
+    pub(crate) fn url(&self) -> String {
+        match self.test_store() {
+            TestStore::File(store) => store.url(),
+            TestStore::Own(server) => server.url(),
+            TestStore::Shared(set_up) => set_up.url(),
+            TestStore::Memory(_) => panic!("this case needs a store with a URL"),
+        }
+    }
+
     pub(crate) fn is_file(&self) -> bool {
         matches!(self.test_store(), TestStore::File(_))
     }
@@ -81,9 +91,9 @@ impl Deref for Fixture {
     }
 }
 
-/// Returns all keys of a server except client records.
+/// Returns all keys of a server except the records of clients.
 pub(crate) async fn lock_keys(connection: &mut MultiplexedConnection) -> Vec<String> {
     let mut keys: Vec<String> = connection.keys("*").await.expect("keys");
-    keys.retain(|key| !key.starts_with("turnlock_client:"));
+    keys.retain(|key| !key.starts_with("turnlock_client:") && key != "turnlock_waits");
     keys
 }

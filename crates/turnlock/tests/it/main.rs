@@ -8,6 +8,7 @@ mod acl;
 mod child;
 mod client_identity;
 mod clock_steps;
+mod deadlock;
 mod doctor;
 mod fail_over;
 mod file_faults;
@@ -42,7 +43,7 @@ mod versions;
 mod wire;
 
 use fixture::{Fixture, Kind};
-use libtest_mimic::Trial;
+use libtest_mimic::{Arguments, Trial};
 use store_kind::StoreKind;
 use turnlock_testkit::RedisServer;
 use turnlock_testkit::conformance::{self, LIMIT, Suite};
@@ -82,15 +83,46 @@ fn main() {
     for case in late_delivery::LONG_CASES {
         trials.push(trial(StoreKind::Redis, Kind::Lock, *case, StoreKind::Redis.missing()));
     }
-    trials.extend(STORES.into_iter().flat_map(suite_trials));
+    let suites = STORES.into_iter().flat_map(suite_trials).collect();
+    let arguments = conformance::arguments();
+    trials.extend(spread(other_trials(&arguments), suites));
+    let conclusion = turnlock_testkit::run(&arguments, trials);
+    interop::close();
+    StoreKind::close_all();
+    conclusion.exit();
+}
+
+/// Returns `trials` with the cases of `waiting` at equal distances: they mostly wait, and others use the processors meanwhile.
+fn spread(waiting: Vec<Trial>, trials: Vec<Trial>) -> Vec<Trial> {
+    let distance = trials.len() / waiting.len().max(1) + 1;
+    let mut waiting = waiting.into_iter();
+    let mut all = Vec::new();
+    for (index, trial) in trials.into_iter().enumerate() {
+        if index % distance == 0 {
+            all.extend(waiting.next());
+        }
+        all.push(trial);
+    }
+    all.extend(waiting);
+    all
+}
+
+/// Returns all cases beside the conformance suite.
+fn other_trials(arguments: &Arguments) -> Vec<Trial> {
+    let mut trials = interop::trials(arguments);
     trials.extend(StoreKind::SERVERS.into_iter().flat_map(server_trials));
     trials.extend(fault_trials());
     trials.extend(outage::trials());
+    trials.extend(tracing_events::trials());
     trials.extend(replicas::trials());
     for case in
         [file_faults::CASES, file_host::CASES, file_log::CASES, outage::CASES, outage::KIND_CASES].concat()
     {
         trials.push(trial(StoreKind::File, Kind::Lock, case, None));
+    }
+    for store in [StoreKind::File, StoreKind::Redis, StoreKind::Cluster] {
+        let cases = deadlock::CASES.iter();
+        trials.extend(cases.map(|case| trial_in("waits", store, Kind::Lock, *case, store.missing())));
     }
     trials.extend(acl::trials(StoreKind::Redis.missing().as_deref()));
     trials.extend(doctor::trials(StoreKind::Redis.missing().as_deref()));
@@ -98,18 +130,23 @@ fn main() {
     trials.extend(tls::trials());
     trials.extend(versions::trials());
     trials.push(secrets::trial());
-    let arguments = conformance::arguments();
-    trials.extend(interop::trials(&arguments));
-    let conclusion = turnlock_testkit::run(&arguments, trials);
-    interop::close();
-    StoreKind::close_all();
-    conclusion.exit();
+    trials
 }
 
 /// Returns the conformance suite on one store.
 fn suite_trials(store: StoreKind) -> Vec<Trial> {
     let start = move || async move { store.start_or_share().await };
-    Suite::new(store.name(), start).missing(store.missing()).trials()
+    let suite = Suite::new(store.name(), start).missing(store.missing());
+    // Other ways to servers, on which these cases run for all kinds as `redis`, `cluster` and `valkey-9`.
+    match store {
+        StoreKind::Replica
+        | StoreKind::Sentinel
+        | StoreKind::Tls
+        | StoreKind::Acl
+        | StoreKind::Redis62
+        | StoreKind::ValkeyCluster => suite.common_cases_for(&[Kind::Lock, Kind::Fair]).trials(),
+        _ => suite.trials(),
+    }
 }
 
 /// Returns the cases that need their own server, on one server program.

@@ -26,21 +26,11 @@ pub(crate) const CASES: &[Case] = cases![
     a_red_lock_dropped_at_any_time_leaves_nothing,
 ];
 
-/// The limit for the median acquire while servers are dead: twice the default node time-out. Only half of the attempts have to
-/// meet it, since the machine may be busy.
-const MEDIAN_LIMIT: Duration = Duration::from_millis(100);
+/// A time-out that no attempt may wait for: much longer than an attempt takes on a busy machine.
+const NEVER_WAITED_FOR: Duration = Duration::from_secs(15);
 
-/// The limit for each attempt, also on a busy machine: less than the time-outs that it must not wait for.
-const ATTEMPT_LIMIT: Duration = Duration::from_secs(2);
-
-/// Prints the times of the attempts, and checks them against the limits.
-fn check(what: &str, mut times: Vec<Duration>) {
-    times.sort_unstable();
-    let (fastest, slowest) = (times[0], times[times.len() - 1]);
-    println!("{what}: {fastest:?} to {slowest:?}");
-    let median = times[(times.len() - 1) / 2];
-    assert!(median < MEDIAN_LIMIT && slowest < ATTEMPT_LIMIT, "{what}: {times:?}");
-}
+/// The limit for a release while servers are dead: less than the leases that it must not wait for.
+const RELEASE_LIMIT: Duration = Duration::from_secs(2);
 
 struct Servers {
     servers: Vec<RedisServer>,
@@ -50,6 +40,13 @@ struct Servers {
 impl Servers {
     async fn start(count: usize) -> Self {
         Self::start_with(count, &Client::builder().poll_interval(NO_POLL)).await
+    }
+
+    /// Starts servers whose clients wait long for the reply of a dead one.
+    async fn start_patient(count: usize) -> Self {
+        let settings = Client::builder().poll_interval(NO_POLL).response_timeout(NEVER_WAITED_FOR);
+        let settings = settings.watchdog_timeout(NEVER_WAITED_FOR * 4);
+        Self::start_with(count, &settings).await
     }
 
     async fn start_with(count: usize, settings: &Builder) -> Self {
@@ -136,44 +133,35 @@ async fn an_expired_member_grant_does_not_count(_: Fixture) {
 }
 
 async fn a_dead_minority_costs_no_waiting(_: Fixture) {
-    let five = Servers::start(5).await;
-    // Waiting for the dead servers would take seconds.
-    let red = five.red("orders").with_node_timeout(ms(3_000));
+    let five = Servers::start_patient(5).await;
+    let red = five.red("orders").with_node_timeout(NEVER_WAITED_FOR);
     red.lock().await.expect("free").unlock().await.expect("held");
     for dead in [[0, 1], [3, 4], [1, 3]] {
         five.pause(&dead);
-        let (mut acquires, mut releases) = (Vec::new(), Vec::new());
         for _ in 0..10 {
-            let start = Instant::now();
-            let guard = red.try_lock().await.expect("a majority replies").acquired().expect("free");
-            acquires.push(start.elapsed());
+            let acquired = within(PROMPT, "two of five dead: it is acquired", red.try_lock()).await;
+            let guard = acquired.expect("a majority replies").acquired().expect("free");
             assert!(guard.is_valid() && guard.held() == 3);
-            let start = Instant::now();
-            guard.unlock().await.expect("held");
-            releases.push(start.elapsed());
+            within(PROMPT, "two of five dead: it is released", guard.unlock()).await.expect("held");
         }
-        check("two of five dead, acquired in", acquires);
-        check("two of five dead, released in", releases);
         five.resume(&dead);
         five.until_free("orders").await;
     }
 }
 
 async fn a_missing_majority_is_reported_in_time(_: Fixture) {
-    let five = Servers::start(5).await;
+    let five = Servers::start_patient(5).await;
     let red = five.red("orders");
     red.lock().await.expect("free").unlock().await.expect("held");
     five.pause(&[0, 2, 4]);
     // The same name each time, and new ones: the dead servers are requested, or known to owe a reply.
     for names in [["orders"; 4], ["a", "b", "c", "d"]] {
-        let mut failures = Vec::new();
         for name in names {
-            let start = Instant::now();
-            let error = five.red(name).try_lock().await.expect_err("two are no majority");
-            failures.push(start.elapsed());
+            let attempt = five.red(name);
+            let refused = within(PROMPT, "three of five dead: it fails", attempt.try_lock()).await;
+            let error = refused.expect_err("two are no majority");
             assert!(matches!(error, Error::Unavailable { .. }), "{error}");
         }
-        check("three of five dead, failed in", failures);
     }
     // With enough time for the replies of the live servers, also on a busy machine.
     let text =
@@ -264,7 +252,7 @@ async fn renewal_continues_with_two_servers_down(_: Fixture) {
     let other = RedLock::new(others.iter().map(|client| client.lock("orders"))).expect("a good set");
     let other = other.with_node_timeout(PROMPT);
     assert!(other.try_lock().await.expect("a majority replies").is_busy());
-    within(ATTEMPT_LIMIT, "it does not wait for dead servers", guard.unlock())
+    within(RELEASE_LIMIT, "it does not wait for dead servers", guard.unlock())
         .await
         .expect("held to the end");
     drop(other.try_lock().await.expect("a majority replies").acquired().expect("free now"));
@@ -285,7 +273,7 @@ async fn a_late_server_joins_the_hold(_: Fixture) {
     three.servers[0].pause();
     assert!(guard.is_valid());
     // The late server counts for the release too.
-    within(ATTEMPT_LIMIT, "it does not wait for the dead server", guard.unlock())
+    within(RELEASE_LIMIT, "it does not wait for the dead server", guard.unlock())
         .await
         .expect("two have confirmed");
     three.servers[0].resume();

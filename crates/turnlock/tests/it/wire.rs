@@ -15,6 +15,10 @@ pub(crate) const CASES: &[Case] = cases![
     a_release_publishes_zero_on_redissons_channel,
     a_redisson_hold_is_respected,
     a_pair_costs_two_calls,
+    a_wait_of_less_than_a_second_is_not_announced,
+    a_hundred_waiters_share_an_announcement,
+    a_question_about_a_lock_costs_one_call,
+    the_activity_record_goes_with_the_last_wait_and_hold,
     a_thousand_waiters_cost_as_many_calls_a_turn_as_two,
     renewals_are_batched,
     checks_of_fixed_leases_are_batched,
@@ -121,8 +125,11 @@ async fn a_pair_costs_two_calls(fixture: Fixture) {
     let client = client_with_record(&fixture, Client::builder()).await;
     let before = fixture.server().calls().await;
     for pair in 0..100 {
+        let began = Instant::now();
         let guard = client.lock(&format!("pair:{}", pair % 7)).lock().await.expect("free");
         guard.unlock().await.expect("held");
+        // A hold of a second would be announced.
+        in_time("a pair", began, ms(900));
     }
     let spent = fixture.server().calls().await.since(&before);
     assert_eq!(sent(&spent), 200);
@@ -134,10 +141,97 @@ async fn a_pair_costs_two_calls(fixture: Fixture) {
     assert_eq!(spent.total() - spent.of("ping"), 200 + 500, "{spent:?}");
 }
 
+async fn a_wait_of_less_than_a_second_is_not_announced(fixture: Fixture) {
+    // Without local hand-over, each turn is a grant of the store.
+    let client = client_with_record(&fixture, Client::builder().hand_over_window(Duration::ZERO)).await;
+    let lock = client.lock("contended");
+    let start = Instant::now();
+    loop {
+        let before = fixture.server().calls().await;
+        // Two wait at any time, and one holds, over more than one check for what is to be announced.
+        let took = futures_util::future::join_all((0..3).map(|_| take_turns(lock.clone(), ms(2_500)))).await;
+        let spent = fixture.server().calls().await.since(&before);
+        if took.iter().flatten().all(|took| *took < ms(900)) {
+            let turns = took.iter().map(Vec::len).sum::<usize>() as u64;
+            // Both scripts about announcements begin with it.
+            assert_eq!(spent.of("hrandfield"), 0, "{spent:?}");
+            // A waiter that subscribes asks once more.
+            return assert!(sent(&spent) <= 2 * turns + 10, "{turns} turns: {spent:?}");
+        }
+        in_time("no turn takes a second", start, ms(60_000));
+    }
+}
+
+/// Takes turns of 20 ms, and returns how long each took with its wait.
+async fn take_turns(lock: Lock, time: Duration) -> Vec<Duration> {
+    let (start, mut took) = (Instant::now(), Vec::new());
+    while start.elapsed() < time {
+        let began = Instant::now();
+        let guard = lock.lock().await.expect("a turn");
+        tokio::time::sleep(ms(20)).await;
+        guard.unlock().await.expect("held");
+        took.push(began.elapsed());
+    }
+    took
+}
+
+async fn a_hundred_waiters_share_an_announcement(fixture: Fixture) {
+    let holder = fixture.client_with(Client::builder().announce_waits(false)).await;
+    let client = client_with_record(&fixture, Client::builder()).await;
+    let _held = holder.lock("awaited").lock().await.expect("free");
+    let wait = |lock: Lock| tokio::spawn(async move { lock.lock().await.map(drop) });
+    let tasks: Vec<_> = (0..100).map(|_| wait(client.lock("awaited"))).collect();
+    eventually("all are announced", ms(60_000), async || {
+        let waits = holder.waits().await.expect("a reply");
+        waits.waiters.len() as u64 + waits.unlisted == 100
+    })
+    .await;
+    let (before, began) = (fixture.server().calls().await, Instant::now());
+    let writes = async || fixture.server().calls().await.since(&before).of("hrandfield");
+    eventually("they are written twice", ms(60_000), async || writes().await >= 2).await;
+    // Every three seconds, by a timer that may be early.
+    let (writes, periods) = (writes().await, (began.elapsed() + ms(500)).as_secs() / 3);
+    assert!(writes <= 1 + periods, "{writes} writes in {:?}", began.elapsed());
+    tasks.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+async fn a_question_about_a_lock_costs_one_call(fixture: Fixture) {
+    let client = client_with_record(&fixture, Client::builder().announce_waits(false)).await;
+    let owner = client.owner();
+    let lock = client.lock("asked").with_owner(&owner);
+    let _guard = lock.lock().await.expect("free");
+    let (semaphore, latch) = (client.semaphore("permits"), client.latch("steps"));
+    // Each script is sent as a whole once.
+    let ask = async || {
+        assert!(lock.is_locked().await.expect("a reply") && lock.is_held_by(&owner).await.expect("a reply"));
+        assert_eq!(lock.hold_count(&owner).await.expect("a reply"), 1);
+        assert!(lock.remaining().await.expect("a reply").is_some());
+        assert_eq!(semaphore.available().await.expect("a reply"), 0);
+        assert_eq!(latch.count().await.expect("a reply"), 0);
+    };
+    ask().await;
+    let before = fixture.server().calls().await;
+    ask().await;
+    let spent = fixture.server().calls().await.since(&before);
+    assert_eq!(sent(&spent), 6, "{spent:?}");
+}
+
+async fn the_activity_record_goes_with_the_last_wait_and_hold(fixture: Fixture) {
+    let client = fixture.client().await;
+    let is_announced = async || {
+        let client = client.id().to_string();
+        fixture.raw_connection().await.hexists::<_, _, bool>("turnlock_waits", client).await.unwrap()
+    };
+    let guard = client.lock("orders").lock().await.expect("free");
+    eventually("the hold is announced", ms(20_000), is_announced).await;
+    drop(guard);
+    assert!(client.shutdown(ms(20_000)).await.is_clean() && !is_announced().await);
+}
+
 async fn a_thousand_waiters_cost_as_many_calls_a_turn_as_two(fixture: Fixture) {
     // Without local hand-over each turn is a grant of the store and costs two calls, however late the turns are.
     let builder = Client::builder().poll_interval(NO_POLL).hand_over_window(Duration::ZERO);
-    let lock = fixture.client_with(builder).await.lock("contended");
+    let lock = fixture.client_with(builder.announce_waits(false)).await.lock("contended");
     let few = calls_for_turns(&fixture, &lock, 2).await;
     let many = calls_for_turns(&fixture, &lock, 1_000).await;
     assert!(few <= 2.1, "{few} calls a turn with two waiters");
@@ -175,11 +269,15 @@ fn most_batches(since: Instant, period: Duration) -> u64 {
     12 * u64::try_from(1 + since.elapsed().as_millis() / period.as_millis()).unwrap().max(2)
 }
 
+/// Settings of a client that sends nothing but renewals and checks.
+fn renewing_every(period: Duration) -> Builder {
+    Client::builder().watchdog_timeout(period * 3).poll_interval(NO_POLL).announce_waits(false)
+}
+
 async fn renewals_are_batched(fixture: Fixture) {
     const LOCKS: usize = 1_000;
     const PERIOD: Duration = ms(3_000);
-    let client =
-        fixture.client_with(Client::builder().watchdog_timeout(PERIOD * 3).poll_interval(NO_POLL)).await;
+    let client = fixture.client_with(renewing_every(PERIOD)).await;
     let mut guards = Vec::new();
     for lock in 0..LOCKS {
         guards.push(client.lock(&format!("held:{lock}")).lock().await.expect("free"));
@@ -206,8 +304,7 @@ async fn renewals_are_batched(fixture: Fixture) {
 async fn checks_of_fixed_leases_are_batched(fixture: Fixture) {
     const LOCKS: u64 = 1_000;
     const PERIOD: Duration = ms(4_000);
-    let client =
-        fixture.client_with(Client::builder().watchdog_timeout(PERIOD * 3).poll_interval(NO_POLL)).await;
+    let client = fixture.client_with(renewing_every(PERIOD)).await;
     let mut guards = Vec::new();
     for lock in 0..LOCKS {
         let lease = ms(600_000 + lock);
@@ -288,7 +385,8 @@ async fn a_subscription_outlives_its_last_waiter_for_a_moment(fixture: Fixture) 
 }
 
 async fn a_released_lock_is_not_renewed(fixture: Fixture) {
-    let client = client_with_record(&fixture, Client::builder().watchdog_timeout(ms(1_500))).await;
+    let builder = Client::builder().watchdog_timeout(ms(1_500)).announce_waits(false);
+    let client = client_with_record(&fixture, builder).await;
     for _ in 0..10 {
         client.lock("short").lock().await.expect("free").unlock().await.expect("held");
     }

@@ -217,7 +217,7 @@ fn many_callers(breaks: bool) {
     let multiplexer = Arc::new(Multiplexer::new(1, ServerMode::Standalone, writer));
     let executed = Executed::default();
     let server = spawn(serve(server, Arc::clone(&executed)));
-    let driver = spawn(driver::run(Arc::clone(&multiplexer), reader, pending()));
+    let driver = spawn(driver::run(Arc::clone(&multiplexer), reader, pending(), drop));
     let callers: Vec<JoinHandle<End>> =
         (0..5).map(|number| spawn(send(Arc::clone(&multiplexer), number))).collect();
     if breaks {

@@ -18,7 +18,12 @@ pub(super) const CASES: &[Case] = cases![
 async fn bad_names_are_refused(fixture: Fixture) {
     let client = fixture.client().await;
     let long = "x".repeat(5_000);
-    for (name, expected) in [("", NameError::Empty), (long.as_str(), NameError::TooLong(5_000))] {
+    let reserved = "turnlock_waits";
+    for (name, expected) in [
+        ("", NameError::Empty),
+        (long.as_str(), NameError::TooLong(5_000)),
+        (reserved, NameError::Reserved(reserved.to_owned())),
+    ] {
         let lock = client.lock(name);
         for outcome in [
             lock.lock().await.map(drop),

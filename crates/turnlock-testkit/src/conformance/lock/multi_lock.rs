@@ -174,10 +174,11 @@ async fn take_turns(locks: Vec<MultiLock>, turns: u64, counters: Vec<Vec<Arc<Unp
     println!("{turns} turns each in {:?}", start.elapsed());
 }
 
-/// The turns of each of four tasks: a thousand in total, and fewer for the other kinds, which use the same
-/// code.
-fn turns(fixture: &Fixture) -> u64 {
-    if fixture.kind == Kind::Lock { 250 } else { 50 }
+/// The turns of each of four tasks: a thousand in total on the quickest store, and fewer for the other kinds,
+/// which use the same code.
+async fn turns(fixture: &Fixture) -> u64 {
+    let all = if fixture.kind == Kind::Lock { 250 } else { 50 };
+    fixture.rounds(all).await.max(20) as u64
 }
 
 /// Returns one of four orders of the same locks that oppose each other most.
@@ -196,7 +197,7 @@ async fn four_clients_locking_in_opposed_orders_do_not_deadlock(fixture: Fixture
     for number in 0..4 {
         locks.push(all_of(&fixture.client().await, &opposed(names.clone(), number)));
     }
-    let turns = turns(&fixture);
+    let turns = turns(&fixture).await;
     take_turns(locks, turns, vec![vec![Arc::clone(&counter)]; 4]).await;
     assert_eq!(counter.value.load(Ordering::SeqCst), 4 * turns);
     until_free(&fixture.client().await, &names).await;
@@ -207,7 +208,7 @@ async fn one_client_locking_in_opposed_orders_does_not_deadlock(fixture: Fixture
     let counter = Arc::new(UnprotectedCounter::default());
     let client = fixture.client().await;
     let locks = (0..4).map(|number| all_of(&client, &opposed(names.clone(), number))).collect();
-    let turns = turns(&fixture);
+    let turns = turns(&fixture).await;
     take_turns(locks, turns, vec![vec![Arc::clone(&counter)]; 4]).await;
     assert_eq!(counter.value.load(Ordering::SeqCst), 4 * turns);
     until_free(&client, &names).await;
@@ -223,8 +224,9 @@ async fn multi_locks_that_overlap_in_a_ring_do_not_deadlock(fixture: Fixture) {
         all_of(if number % 2 == 0 { &one } else { &two }, &pair(number).map(|index| names[index].clone()))
     });
     let shared = (0..4).map(|number| pair(number).map(|index| Arc::clone(&counters[index])).to_vec());
-    take_turns(locks.collect(), 100, shared.collect()).await;
-    assert!(counters.iter().all(|counter| counter.value.load(Ordering::SeqCst) == 200));
+    let turns = turns(&fixture).await;
+    take_turns(locks.collect(), turns, shared.collect()).await;
+    assert!(counters.iter().all(|counter| counter.value.load(Ordering::SeqCst) == 2 * turns));
     until_free(&one, &names).await;
 }
 

@@ -51,15 +51,16 @@ impl ClusterSet {
 
     /// Starts a cluster whose clients and replicas reach the nodes through [`fronts`](Self::fronts).
     ///
-    /// The nodes have a bus between them, which has no front. The fronts run in the caller's runtime.
-    pub async fn start_behind_fronts(args: &[&str]) -> Self {
+    /// The nodes are of this program, and have a bus between them, which has no front. The fronts run in the caller's
+    /// runtime.
+    pub async fn start_behind_fronts(program: ServerProgram) -> Self {
         let sources: Vec<_> = (0..NODES).map(source).collect();
         let minority = Minority::default();
         let mut fronts = Vec::new();
         for _ in 0..NODES {
             fronts.push(Front::start(&sources, &minority).await);
         }
-        Self::run(ServerProgram::Installed, args, fronts).await
+        Self::run(program, &[], fronts).await
     }
 
     async fn run(program: ServerProgram, args: &[&str], fronts: Vec<Front>) -> Self {

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use crate::servers::server_config::ServerConfig;
-use crate::{Front, Login, Minority, RedisServer};
+use crate::{Front, Login, Minority, RedisServer, ServerProgram};
 
 use super::replication::Replication;
 use super::sentinel_view::SentinelView;
@@ -76,23 +76,25 @@ impl SentinelSet {
     ///
     /// With a `login`, the servers accept only that user. The sentinels need no login.
     pub async fn start_with(down_after: Duration, login: Option<&Login>, args: &[&str]) -> Self {
-        Self::run(down_after, login, args, (Vec::new(), Minority::default())).await
+        let program = ServerProgram::default();
+        Self::run(program, down_after, login, args, (Vec::new(), Minority::default())).await
     }
 
     /// Starts a set in which clients, servers and sentinels reach each other through [`fronts`](Self::fronts).
     ///
-    /// The fronts run in the caller's runtime.
-    pub async fn start_behind_fronts(down_after: Duration, args: &[&str]) -> Self {
+    /// Servers and sentinels are of this program. The fronts run in the caller's runtime.
+    pub async fn start_behind_fronts(program: ServerProgram, down_after: Duration) -> Self {
         let sources: Vec<_> = (0..2 * SIZE).map(source).collect();
         let minority = Minority::default();
         let mut fronts = Vec::new();
         for _ in 0..2 * SIZE {
             fronts.push(Front::start(&sources, &minority).await);
         }
-        Self::run(down_after, None, args, (fronts, minority)).await
+        Self::run(program, down_after, None, &[], (fronts, minority)).await
     }
 
     async fn run(
+        program: ServerProgram,
         down_after: Duration,
         login: Option<&Login>,
         args: &[&str],
@@ -105,7 +107,7 @@ impl SentinelSet {
         let mut set = Self { sentinels, servers, fronts, minority, login: login.cloned(), down_after, args };
         for number in 0..SIZE {
             let args = set.args_of_server(number, (number > 0).then_some(0));
-            let config = ServerConfig { login: login.cloned(), ..ServerConfig::with_args(&args) };
+            let config = ServerConfig { program, login: login.cloned(), ..ServerConfig::with_args(&args) };
             let server = RedisServer::start_as(config).await;
             set.lead_to(number, &server);
             set.servers.push(server);
@@ -113,7 +115,7 @@ impl SentinelSet {
         set.wait_online(SIZE - 1).await;
         for number in 0..SIZE {
             let lines = set.sentinel_lines(number);
-            let config = ServerConfig { is_sentinel: true, lines, ..ServerConfig::default() };
+            let config = ServerConfig { program, is_sentinel: true, lines, ..ServerConfig::default() };
             let sentinel = RedisServer::start_as(config).await;
             set.lead_to(SIZE + number, &sentinel);
             set.shorten_intervals(&sentinel).await;

@@ -96,6 +96,7 @@ async fn settings_must_fit_the_store() {
         (builder().sentinel_password("a"), "redis+cluster://h", "sentinel_password"),
         (builder().cluster_messages(ClusterMessages::Auto), "redis://h", "messages"),
         (builder().replicas(1), "memory://", "replicas"),
+        (builder().fail_on_deadlock(true).announce_waits(false), "memory://", "fail_on_deadlock"),
         (builder().password("a"), "memory://", "password"),
         (builder(), "redis://h?connect_timeout=0s", "connect_timeout"),
         (builder(), "redis://h?response_timeout=10s", "response_timeout"),

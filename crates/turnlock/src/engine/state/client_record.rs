@@ -113,6 +113,11 @@ impl ClientRecord {
         }
     }
 
+    /// The host, process and label of this client.
+    pub(crate) fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
     /// Makes the records due at once: another server may have taken over that does not have them.
     pub(crate) fn set_due_now(&self) {
         self.due.set_now();
@@ -123,7 +128,7 @@ impl ClientRecord {
     ///
     /// It outlasts the delayed unlocks in it: nothing refreshes it after the process has exited.
     fn record(&self, id: ClientId) -> (String, Duration) {
-        let (now, wall) = (clock::now(), SystemTime::now());
+        let (now, wall) = (clock::now(), clock::wall());
         let mut announced = self.announced.lock();
         announced.retain(|_, hold| hold.is_current(now));
         let excess: Vec<_> =
@@ -199,7 +204,7 @@ impl ClientRecord {
     async fn publish(&self, hold: &Arc<Hold>, kept_until: Option<Moment>) -> Result<(), Failure> {
         let Some(key) = Identity::record_key(&hold.owner) else { return Ok(()) };
         let held_for = clock::now().since(hold.began);
-        let since = SystemTime::now().checked_sub(held_for).unwrap_or(SystemTime::UNIX_EPOCH);
+        let since = clock::wall().checked_sub(held_for).unwrap_or(SystemTime::UNIX_EPOCH);
         self.announced.lock().insert(key, Announced { since, kept_until, hold: Arc::downgrade(hold) });
         self.write(key.0).await
     }

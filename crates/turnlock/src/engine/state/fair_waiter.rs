@@ -209,13 +209,12 @@ impl FairWaiter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::state::CallSite;
 
     const SENT: Sent = Sent { connection: 1, at: Moment::from_micros(1_000_000) };
 
     /// A waiter that a release has granted the lock, and that has not run since.
     fn granted_unseen() -> FairWaiter {
-        let wakeup = Arc::new(Wakeup::new(None, (CallSite::new(std::panic::Location::caller()), SENT.at)));
+        let wakeup = Arc::new(Wakeup::default());
         let waiter = FairWaiter::new(&OwnerId::from_wire("client:1"), &wakeup, Some(Lease::WATCHDOG));
         assert!(waiter.name_in_release().is_some());
         assert!(waiter.end_release(Some(Ok(SENT))).is_none());

@@ -10,6 +10,7 @@ use turnlock_core::{ClientId, Lease, LockName, Moment, OwnerId};
 
 use super::fair_waiter::{FairWaiter, IgnoredOutcome, PassedOn, UNRESPONSIVE_AFTER};
 use super::lock_queue::Wakeup;
+use super::outage_log::OutageLog;
 use crate::clock;
 use crate::engine::CheckedSettings;
 use crate::sync::Mutex;
@@ -197,6 +198,7 @@ pub(crate) async fn run(
     engine: Weak<Heartbeats>,
     store: Weak<dyn Store>,
     settings: CheckedSettings,
+    outage_log: Arc<OutageLog>,
     on_ignored: impl Fn(&LockName, Arc<FairWaiter>, IgnoredOutcome, Lease),
 ) {
     let mut next_period = clock::now();
@@ -212,7 +214,7 @@ pub(crate) async fn run(
         }
         heartbeats.update_subscriptions(&store);
         for batch in heartbeats.due(is_period_over, started).chunks(BATCH) {
-            send_batch(&*store, &settings, batch).await;
+            send_batch(&*store, &settings, &outage_log, batch).await;
         }
         drop(store);
         // Times out also to notice that the engine is gone.
@@ -224,19 +226,24 @@ pub(crate) async fn run(
 async fn send_batch(
     store: &dyn Store,
     settings: &CheckedSettings,
+    outage_log: &OutageLog,
     batch: &[(LockName, Arc<FairWaiter>, bool)],
 ) {
     let step = |(name, waiter, _): &(LockName, Arc<FairWaiter>, bool)| {
         Step::Heartbeat(name.clone(), waiter.owner.clone())
     };
     let options = StepOptions::of_engine(settings.usual_limit(), 0);
-    let replies = match store.call_batch(batch.iter().map(step).collect(), options).await {
-        Ok(StepReply { value, .. }) => value,
-        Err(failure) => {
-            tracing::warn!(%failure, waiters = batch.len(), "heartbeat failed, will retry");
-            return;
-        }
+    let (replies, failure) = match store.call_batch(batch.iter().map(step).collect(), options).await {
+        Ok(StepReply { value, failure, .. }) => (value, failure),
+        Err(failure) => (Vec::new(), Some(Box::new(failure))),
     };
+    if let Some(failure) = failure {
+        if !outage_log.note_failure("heartbeat", &failure, clock::now()) {
+            tracing::warn!(%failure, waiters = batch.len(), "heartbeat failed, will retry");
+        }
+    } else {
+        outage_log.note_reply();
+    }
     let (now, poll) = (clock::now(), settings.poll_interval);
     for ((name, waiter, is_check), reply) in batch.iter().zip(replies) {
         let Some(Reply::Position(position)) = reply else { continue };

@@ -1,10 +1,13 @@
 use std::future::pending;
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use futures_util::future::select;
 use tokio::sync::{Notify, Semaphore};
 use turnlock_core::hold_state::{Action, Event, Facts, Phase};
 use turnlock_core::model::{Claim, PermitId};
+use turnlock_core::planted::Bug;
 use turnlock_core::renewal::ScheduleKey;
 use turnlock_core::request::REPEATED_FOR;
 use turnlock_core::{Doubt, HoldState, Lease, LockName, Moment, OwnerId};
@@ -12,8 +15,10 @@ use turnlock_core::{Doubt, HoldState, Lease, LockName, Moment, OwnerId};
 use super::call_site::CallSite;
 use super::deadline::Deadline;
 use super::leases::{LeaseMode, Leases};
+use super::span::{HoldEnd, HoldSpan};
 use crate::clock;
 use crate::error::LostReason;
+use crate::metrics::HoldMetrics;
 use crate::sync::{Mutex, MutexGuard};
 use turnlock_store::Sent;
 
@@ -31,6 +36,8 @@ pub(crate) struct Hold {
     pub(crate) was_handed_over: bool,
     /// Where it was acquired, if a caller did.
     pub(crate) call_site: Option<CallSite>,
+    pub(crate) metrics: HoldMetrics,
+    pub(crate) span: HoldSpan,
     /// The number of permits, for semaphores.
     pub(crate) permits: u32,
     /// Until when the store remembers the request id of the acquire, for permits without owners.
@@ -38,12 +45,17 @@ pub(crate) struct Hold {
     /// Has one permit. The steps of one owner are sequential: [`StepTurn`](super::StepTurn).
     pub(super) steps: Semaphore,
     inner: Mutex<Inner>,
+    /// Since when the body that runs under it is polled without a break, in microseconds; 0 if it is not.
+    pub(crate) polled_since: AtomicU64,
+    /// It was reported that the hold is stuck.
+    pub(crate) is_reported_stuck: AtomicBool,
     /// Notified when the hold is lost, its lease is shortened, or the awaited end of its renewals has come.
     pub(super) changed: Notify,
 }
 
 /// What changes together during the life of a hold.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts, each read on its own")]
 pub(crate) struct Inner {
     /// Where the hold is in its life, the number of its guards, and its requests in doubt.
     pub(crate) state: HoldState,
@@ -70,6 +82,8 @@ pub(crate) struct Inner {
     pub(super) awaits_renewals: bool,
     /// The owner is known outside the engine, so the hold must not be handed over.
     pub(crate) is_bound_to_owner: bool,
+    /// Another task than the first one may release it: it was reentered, or a guard was detached from its task.
+    pub(crate) may_be_shared: bool,
 }
 
 impl Inner {
@@ -96,9 +110,13 @@ impl Hold {
             granted: now,
             was_handed_over: false,
             call_site: None,
+            metrics: HoldMetrics::default(),
+            span: HoldSpan::default(),
             permits,
             remembered_until: sent + REPEATED_FOR,
             steps: Semaphore::new(1),
+            polled_since: AtomicU64::new(0),
+            is_reported_stuck: AtomicBool::new(false),
             inner: Mutex::new(Inner {
                 state: HoldState::granted(doubt),
                 lost_reason: None,
@@ -113,6 +131,7 @@ impl Hold {
                 is_renewal_queued: false,
                 awaits_renewals: false,
                 is_bound_to_owner: false,
+                may_be_shared: false,
             }),
             changed: Notify::new(),
         }
@@ -123,17 +142,34 @@ impl Hold {
     /// `replicas` must not exceed the number that has acknowledged this hold.
     pub(crate) fn for_next_holder(&self, lease_mode: LeaseMode, replicas: u32, call_site: CallSite) -> Self {
         let now = clock::now();
-        let next = Self::granted(self.claim(1), lease_mode, (now, now), None);
+        // Changed in place: a hold is large to move.
+        let mut next = Self::granted(self.claim(1), lease_mode, (now, now), None);
         {
-            let (from, mut to) = (self.inner(), next.inner());
+            let (from, to) = (self.inner(), next.inner.get_mut());
             to.valid_until = from.valid_until;
             to.may_last_until = from.may_last_until;
             to.last_confirmed = from.last_confirmed;
             to.replicas_wanted = replicas;
             to.replicas_reached = if replicas > 0 { from.replicas_reached } else { 0 };
         }
-        let (granted, remembered_until, call_site) = (self.granted, self.remembered_until, Some(call_site));
-        Self { granted, remembered_until, call_site, was_handed_over: true, ..next }
+        next.granted = self.granted;
+        next.remembered_until = self.remembered_until;
+        next.was_handed_over = true;
+        next.call_site = Some(call_site);
+        next.metrics = self.metrics.hand_over(self.held_since(), now);
+        next.span = HoldSpan::begin(&next.name, &next.owner, None);
+        next
+    }
+
+    /// When its holder got it.
+    pub(crate) fn held_since(&self) -> Moment {
+        if self.was_handed_over { self.began } else { self.granted }
+    }
+
+    /// Tells observers that its last guard has ended, or that it is lost. Later calls have no effect.
+    pub(crate) fn note_end(&self, how: HoldEnd, now: Moment) {
+        self.metrics.end(self.held_since(), now);
+        self.span.end(how, self.held_since(), now);
     }
 
     /// Applies an event to the state, and returns what is to be done.
@@ -162,6 +198,7 @@ impl Hold {
         let action = self.apply_to(&mut inner, Event::ReentryConfirmed { target }, now);
         if action == Action::Allow {
             inner.leases.add(lease_mode, now);
+            inner.may_be_shared = true;
         }
         action
     }
@@ -328,6 +365,12 @@ impl Hold {
         true
     }
 
+    /// Returns how long the body that runs under it has been polled without a break, if it is.
+    pub(crate) fn polled_for(&self, now: Moment) -> Option<Duration> {
+        let since = self.polled_since.load(Ordering::Relaxed);
+        (since > 0).then(|| now.since(Moment::from_micros(since)))
+    }
+
     pub(crate) fn is_valid(&self) -> bool {
         let inner = self.inner();
         inner.state.is_held() && clock::now() < inner.valid_until
@@ -360,6 +403,9 @@ impl Hold {
             let mut changed = pin!(self.changed.notified());
             changed.as_mut().enable();
             if let Some(reason) = self.lost() {
+                if Bug::LostNotReported.is_planted() && reason.is_local_end() {
+                    return pending().await;
+                }
                 return reason;
             }
             let phase = self.inner().state.phase;
@@ -394,55 +440,5 @@ impl Hold {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::{Arc, mpsc};
-    use std::thread;
-    use std::time::Duration;
-
-    use futures_util::FutureExt;
-
-    use super::*;
-
-    fn hold(lease_mode: LeaseMode) -> Arc<Hold> {
-        let (name, owner) = (LockName::parse("n").expect("a good name"), OwnerId::from_wire("a:1"));
-        let now = clock::now();
-        Arc::new(Hold::granted(Claim::new(&name, &owner, 1), lease_mode, (now, now), None))
-    }
-
-    fn lease(millis: u64) -> Lease {
-        Lease::new(Duration::from_millis(millis)).expect("a good lease")
-    }
-
-    /// Without a watchdog, as when it has ended or its runtime does not run.
-    #[test]
-    fn the_end_of_the_lease_is_noticed_without_a_watchdog() {
-        let hold = hold(LeaseMode::Renewed(lease(100)));
-        let (sender, receiver) = mpsc::channel();
-        thread::spawn({
-            let hold = Arc::clone(&hold);
-            move || {
-                let bare = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-                let reason = bare.block_on(hold.until_lost());
-                sender.send((reason, clock::now() >= hold.valid_until())).expect("a receiver");
-            }
-        });
-        // A confirmation moves the end.
-        hold.confirm_for(lease(300), clock::now());
-        let (reason, is_over) = receiver.recv_timeout(Duration::from_secs(10)).expect("lost");
-        assert!(is_over && matches!(reason, LostReason::NotRenewed { .. }), "{reason}");
-        hold.confirm_for(lease(60_000), clock::now());
-        assert!(!hold.is_valid(), "a lost hold became valid again");
-    }
-
-    #[tokio::test]
-    async fn the_lease_end_of_a_released_hold_is_not_a_loss() {
-        let lease_mode = LeaseMode::Fixed(lease(20));
-        let hold = hold(lease_mode);
-        let mut lost = Box::pin(hold.until_lost());
-        assert!(lost.as_mut().now_or_never().is_none());
-        hold.end_guard(lease_mode, Event::GuardEnded, clock::now());
-        let outcome = tokio::time::timeout(Duration::from_millis(100), lost).await;
-        assert!(outcome.is_err(), "released, not lost");
-        assert!(hold.until_lost().now_or_never().is_none());
-    }
-}
+#[path = "tests/hold.rs"]
+mod tests;

@@ -1,6 +1,6 @@
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -10,6 +10,7 @@ use turnlock_core::wait_queue::{Ticket, WaitQueue};
 use turnlock_core::{Kind, Moment, Yielding};
 
 use super::call_site::CallSite;
+use super::caller::Caller;
 use super::hold::Hold;
 use crate::clock;
 use crate::sync::{AtomicBool, Mutex};
@@ -170,8 +171,10 @@ impl LockQueue {
 /// Wakes one waiter, with a hint that the state may have changed since its last check.
 #[derive(Debug, Default)]
 pub(crate) struct Wakeup {
-    /// The caller, and since when it waits. `None` for an internal waiter.
-    caller: Option<(CallSite, Moment)>,
+    /// `None` for an internal waiter.
+    pub(crate) caller: Option<Caller>,
+    /// Why the wait must end, if it is part of a deadlock.
+    deadlock: OnceLock<Box<str>>,
     notify: Notify,
     hint: AtomicBool,
     /// Whether a request of this waiter is under way.
@@ -188,13 +191,24 @@ pub(crate) struct Wakeup {
 
 impl Wakeup {
     /// For a caller that accepts a hold with so many acknowledging replicas, or none.
-    pub(crate) fn new(hand_over_replicas: Option<u32>, caller: (CallSite, Moment)) -> Self {
+    pub(crate) fn new(hand_over_replicas: Option<u32>, caller: Caller) -> Self {
         Self { caller: Some(caller), hand_over_replicas, ..Self::default() }
     }
 
     /// Returns the caller, if it waits since `since` or longer.
     pub(crate) fn waiting_since(&self, since: Moment) -> Option<&CallSite> {
-        self.caller.as_ref().filter(|(_, began)| *began <= since).map(|(call_site, _)| call_site)
+        self.caller.as_ref().filter(|caller| caller.began <= since).map(|caller| &caller.call_site)
+    }
+
+    /// Ends the wait: it is part of a deadlock, which `reason` describes.
+    pub(crate) fn set_deadlock(&self, reason: &str) {
+        let _ = self.deadlock.set(reason.into());
+        self.wake();
+    }
+
+    /// Returns why the wait must end, if it is part of a deadlock.
+    pub(crate) fn deadlock(&self) -> Option<&str> {
+        self.deadlock.get().map(|reason| &**reason)
     }
 
     /// Notes that the caller was dropped. Returns `false` if that is known already.

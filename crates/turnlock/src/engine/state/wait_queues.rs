@@ -1,6 +1,6 @@
 use std::collections::hash_map::{Entry, OccupiedEntry};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use turnlock_core::name::NameMap;
@@ -9,6 +9,7 @@ use turnlock_core::{Kind, LockName, Moment, OwnerId, Yielding};
 
 use super::call_site::CallSite;
 use super::hold::Hold;
+use super::hold_durations::HoldDurations;
 use super::lock_queue::{FrontState, Join, LockQueue, Outage, QueueView, Refusal, Wakeup};
 use crate::clock;
 use crate::sync::Mutex;
@@ -22,13 +23,22 @@ const YIELD_PAUSE: Duration = Duration::from_millis(20);
 /// Each waiter for a fair lock has a queue of its own, since it has its own entry in the queue on the store.
 #[derive(Debug)]
 pub(crate) struct WaitQueues {
-    queues: Mutex<NameMap<LockQueue>>,
+    pub(super) queues: Mutex<NameMap<LockQueue>>,
+    /// The number of callers with a place in a queue. Changed with the queues locked.
+    pub(super) waiting_callers: AtomicUsize,
     store: Arc<dyn Store>,
+    /// How long locks were held lately.
+    pub(crate) durations: HoldDurations,
 }
 
 impl WaitQueues {
     pub(crate) fn new(store: Arc<dyn Store>) -> Self {
-        Self { queues: Mutex::default(), store }
+        Self {
+            queues: Mutex::default(),
+            waiting_callers: AtomicUsize::new(0),
+            store,
+            durations: HoldDurations::default(),
+        }
     }
 
     /// Enters the queue of `name`.
@@ -43,7 +53,10 @@ impl WaitQueues {
         let queue = queues.entry(name.clone()).or_default();
         let ticket = match join {
             Join::NotQueued => None,
-            Join::AtEnd => Some(queue.waiters.enter(Arc::clone(&wakeup), name.kind().shares_front())),
+            Join::AtEnd => {
+                self.waiting_callers.fetch_add(1, Ordering::Relaxed);
+                Some(queue.waiters.enter(Arc::clone(&wakeup), name.kind().shares_front()))
+            }
         };
         let view = queue.view(ticket, name.kind());
         if view.may_send {
@@ -350,6 +363,7 @@ impl Waiter {
         self.wakeup.end_request();
         if let Some(ticket) = self.ticket {
             let wakes = clock::now() >= wake_from;
+            self.wait_queues.waiting_callers.fetch_sub(1, Ordering::Relaxed);
             queue.waiters.leave(ticket).filter(|_| wakes).for_each(|wakeup| wakeup.wake());
         }
         self.wait_queues.remove_if_unused(entry);
@@ -368,6 +382,9 @@ impl Waiter {
         }
         let mut queues = self.wait_queues.queues.lock();
         self.wakeup.end_request();
+        if self.ticket.is_some() {
+            self.wait_queues.waiting_callers.fetch_sub(1, Ordering::Relaxed);
+        }
         let mut displaced = Vec::new();
         // The hold of a fair lock belongs in the queue of the lock, not in that of the waiter.
         let elsewhere = granted.filter(|(hold, _)| hold.name != self.name);

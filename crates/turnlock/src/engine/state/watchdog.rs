@@ -1,5 +1,6 @@
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::Notify;
 use turnlock_core::renewal::{RenewalSchedule, Sweep};
@@ -67,7 +68,7 @@ impl Watchdog {
 
     /// Plans the next try for a hold whose renewal or check has failed.
     pub(crate) fn plan_retry(&self, hold: &Arc<Hold>, now: Moment) {
-        let due = now + self.pace(hold).renewal_period() / 10;
+        let due = now + retry_after(self.pace(hold).renewal_period());
         self.plan_at(hold, now, |_, _| due);
     }
 
@@ -208,6 +209,11 @@ impl Drop for RenewalUnderWay {
             self.0.changed.notify_waiters();
         }
     }
+}
+
+/// The pause before a renewal that failed is tried again.
+pub(crate) fn retry_after(renewal_period: Duration) -> Duration {
+    renewal_period / 10
 }
 
 #[cfg(test)]

@@ -69,6 +69,13 @@ async fn lock(fixture: &AclFixture, message: ReleaseMessage, lock_of: fn(&Client
     fixture.admin_command(&format!("RPUSH {} foreign", fixture.name)).await;
     check(matches!(here.lock().await, Err(Error::NotALock { .. })), "a foreign key is an error")?;
     fixture.admin_command(&format!("DEL {}", fixture.name)).await;
+
+    // A hold and a wait of some seconds are announced, and then no longer.
+    let (kept, there) = (here.lock().await.map_err(text)?, lock_of(&fixture.two, fixture.name));
+    tokio::spawn(async move {
+        let _ = there.try_lock_for(ms(3_000)).await;
+        drop(kept);
+    });
     Ok(())
 }
 
@@ -176,6 +183,9 @@ async fn readers(fixture: &AclFixture) -> Outcome {
     check(matches!(reader.unlock().await, Err(Error::Lost { .. })), "the hold is lost")
 }
 
+/// The length of a wait that is announced on the store.
+const ANNOUNCED: std::time::Duration = ms(1_700);
+
 async fn semaphore(fixture: &AclFixture) -> Outcome {
     let (here, there) = (fixture.one.semaphore(fixture.name), fixture.two.semaphore(fixture.name));
     check(here.try_set_permits(2).await.map_err(text)?, "it was not set")?;
@@ -197,6 +207,8 @@ async fn semaphore(fixture: &AclFixture) -> Outcome {
     check(here.drain().await.map_err(text)? == 5, "five before")?;
     fixture.admin_command("SCRIPT FLUSH").await;
     check(here.release(1).await.map_err(text)? == 1, "one")?;
+    // Long enough to be announced.
+    check(there.try_acquire_for(2, ANNOUNCED).await.map_err(text)?.is_busy(), "one is too few")?;
     check(here.delete().await.map_err(text)?, "it was set")?;
     fixture.admin_command(&format!("RPUSH {} foreign", fixture.name)).await;
     check(matches!(here.try_acquire(1).await, Err(Error::NotALock { .. })), "a foreign key is an error")
@@ -250,6 +262,8 @@ async fn latch(fixture: &AclFixture) -> Outcome {
     fixture.in_time("the waiter is woken", async { waiter.await.map_err(text)? }).await?;
     fixture.admin_command("SCRIPT FLUSH").await;
     check(here.try_set_count(1).await.map_err(text)?, "it was not set")?;
+    // Long enough to be announced.
+    check(!here.wait_for(ANNOUNCED).await.map_err(text)?, "one is left")?;
     check(here.delete().await.map_err(text)?, "it was set")?;
     fixture.admin_command(&format!("RPUSH {} foreign", fixture.name)).await;
     check(matches!(here.count_down().await, Err(Error::NotALock { .. })), "a foreign key is an error")

@@ -126,7 +126,11 @@ async fn the_rule_for_finding_is_sufficient_and_minimal() {
 
 /// Returns the consequence of a missing right to a key that is optional.
 fn optional_key(key: &str) -> Option<&'static str> {
-    (key == CLIENTS).then_some("other clients cannot identify this client")
+    match key {
+        CLIENTS => Some("other clients cannot identify this client"),
+        "turnlock_waits" => Some("waits are not announced"),
+        _ => None,
+    }
 }
 
 /// Checks the rule without one part, and returns an error if the part is not needed or `without` is wrong.

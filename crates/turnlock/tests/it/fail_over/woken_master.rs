@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Instant;
 
 use turnlock::{Client, Error, TryAcquire};
-use turnlock_testkit::{RedisServer, SentinelSet, eventually, within};
+use turnlock_testkit::{RedisServer, SentinelSet, eventually, record_repeat, within};
 
 use crate::fixture::ms;
 
@@ -32,6 +32,20 @@ pub(super) async fn a_client_of_the_new_master_never_returns_to_the_old_one() {
 }
 
 pub(super) async fn a_client_without_sentinels_gets_no_second_acknowledged_grant() {
+    const MAX_ROUNDS: usize = 5;
+    for _ in 0..MAX_ROUNDS {
+        if refused_by_woken_master().await > 0 {
+            return;
+        }
+        // On a busy machine, the sentinels can be faster than the first request.
+        record_repeat("a void round: the old master became a replica before it was asked");
+    }
+    panic!("all rounds are void: the old master refused nothing");
+}
+
+/// How often a client without sentinels, whose grants two replicas must acknowledge, is refused by an old master until that
+/// becomes a replica. It is never granted what the new master has granted.
+async fn refused_by_woken_master() -> u32 {
     let set = SentinelSet::start().await;
     let old = set.master().await;
     // These two have the address of the server, and use no sentinels.
@@ -66,9 +80,9 @@ pub(super) async fn a_client_without_sentinels_gets_no_second_acknowledged_grant
         }
     }
     println!("without replicas: {second_grants} second grants, the last {last:?} after the master resumed");
-    assert!(refused > 0, "the old master refused nothing: this proves nothing");
     assert!(guard.is_valid());
     guard.unlock().await.expect("held");
+    refused
 }
 
 async fn is_replica(server: &RedisServer) -> bool {

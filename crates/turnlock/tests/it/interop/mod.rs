@@ -47,13 +47,13 @@ pub(crate) type JavaCase = (&'static str, fn(Context) -> CaseFuture);
 const LONG_LEASE: Duration = Duration::from_secs(60);
 
 /// The limit for a wake-up by message, with Java on a busy machine.
-const WAKE_UP_LIMIT: Duration = Duration::from_secs(5);
+const WAKE_UP_LIMIT: Duration = Duration::from_secs(20);
 
 /// Held by a case on several servers. More than one at a time, with Java, would delay wake-ups for want of a processor.
 static MULTI_SERVER_CASE: Mutex<()> = Mutex::const_new(());
 
 /// The limit for the preparations of a case.
-const SETUP_LIMIT: Duration = Duration::from_secs(10);
+const SETUP_LIMIT: Duration = Duration::from_secs(30);
 
 /// The exclusive kinds of locks that Redisson has too.
 const EXCLUSIVE: [Kind; 5] = [Kind::Lock, Kind::Fair, Kind::Fenced, Kind::Spin, Kind::Write];

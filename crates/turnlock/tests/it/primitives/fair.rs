@@ -110,7 +110,10 @@ async fn a_disconnected_waiter_queues_again(fixture: Fixture) {
 }
 
 async fn waiters_of_a_client_share_one_heartbeat(fixture: Fixture) {
-    let (one, two) = (fixture.client().await.lock("herd"), fixture.client().await.lock("herd"));
+    // Announced waits are other requests.
+    let options = Client::builder().poll_interval(NO_POLL).announce_waits(false);
+    let silent = async || fixture.client_with(options.clone()).await;
+    let (one, two) = (silent().await.lock("herd"), silent().await.lock("herd"));
     let holder = one.lock().await.expect("free");
     let mut tasks = Vec::new();
     for number in 0..20 {

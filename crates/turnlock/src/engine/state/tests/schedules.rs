@@ -3,6 +3,7 @@
 use std::panic::Location;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::Waker;
 
 use shuttle::future::{block_on, spawn};
 use shuttle::thread;
@@ -28,7 +29,9 @@ fn hold() -> Arc<Hold> {
 }
 
 fn wakeup() -> Wakeup {
-    Wakeup::new(Some(0), (CallSite::new(Location::caller()), clock::now()))
+    let call_site = CallSite::new(Location::caller(), Waker::noop());
+    let caller = Caller { call_site, began: clock::now(), ends: Moment::NEVER, name: name(), owner: 2 };
+    Wakeup::new(Some(0), caller)
 }
 
 fn wait_queues() -> Arc<WaitQueues> {
@@ -143,7 +146,7 @@ fn accept_or_give_up(
         return (None, handed.map(|_| End::TakenBack));
     }
     let Some(handed) = waiter.wakeup.take_handed() else { return (Some(waiter), None) };
-    let next = Arc::new(handed.for_next_holder(RENEWED, 0, CallSite::new(Location::caller())));
+    let next = Arc::new(handed.for_next_holder(RENEWED, 0, CallSite::new(Location::caller(), Waker::noop())));
     let is_accepted =
         waiter.accept_hand_over(&handed, &next, Moment::NEVER, || watchdog.transfer(&handed, &next));
     if is_accepted {

@@ -185,7 +185,7 @@ impl Fixture {
             replicas: 0,
             accepts_hand_over: true,
             under: None,
-            call_site: CallSite::new(std::panic::Location::caller()),
+            call_site: CallSite::current(std::panic::Location::caller()).await,
         };
         acquire(&self.engine, request).await.map(|grant| grant.expect("an endless wait"))
     }
