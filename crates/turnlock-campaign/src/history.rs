@@ -76,11 +76,13 @@ pub(crate) enum What {
         op: u64,
     },
     /// The same owner acquired it once more, or released it once. `stored` is the count on the store, if it was read
-    /// while the hold was valid.
+    /// while the hold was valid. In doubt: a reentry was cancelled, and the store may count it.
     Count {
         op: u64,
         count: u32,
         stored: Option<u64>,
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        in_doubt: bool,
     },
     /// The holder writes to a register that rejects tokens below the highest one. Some write after the hold has ended.
     Write {
@@ -109,17 +111,28 @@ pub(crate) enum What {
         lock: usize,
         action: LatchAction,
     },
-    /// It has ended. `None`: it is unknown whether it took effect.
+    /// It has ended. `None`: it is unknown whether it took effect, since the caller dropped it, or it failed.
     LatchDone {
         op: u64,
         outcome: Option<bool>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        error: Option<String>,
     },
     /// The server removed a waiter of a live client from the queue of a fair lock.
     Purged {
         owner: String,
     },
+    /// A client found a certain deadlock. There is none: tasks that hold a lock wait for others in one order, or not for ever.
+    Deadlock {
+        text: String,
+    },
     Process {
         is: ProcessState,
+    },
+    /// The process did not run for so many microseconds before this moment, without a fault: the machine was busy. Of the run
+    /// itself: no process ran, or a disk did not write.
+    Stalled {
+        us: u64,
     },
     /// How much memory the process has, in KiB.
     Memory {
@@ -169,6 +182,13 @@ pub(crate) enum LatchAction {
     Wait {
         ms: u64,
     },
+}
+
+impl LatchAction {
+    /// Returns `true` if it waits longer than any fault can have an effect.
+    pub(crate) fn is_last(self) -> bool {
+        matches!(self, Self::Wait { ms } if ms >= LONGEST_EFFECT_MS)
+    }
 }
 
 /// The free permits of a semaphore.
@@ -270,6 +290,10 @@ pub(crate) enum ReleaseBy {
     UnlockAfter {
         ms: u64,
     },
+    /// The same, and the caller dropped its future.
+    CancelledUnlockAfter {
+        ms: u64,
+    },
 }
 
 /// What a process does.
@@ -277,12 +301,17 @@ pub(crate) enum ReleaseBy {
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ProcessState {
     Started,
+    /// One with clients of Redisson.
+    RedissonStarted,
     Stopped,
     Continued,
     Killed,
     ShutDown,
     /// Its tasks do not end.
     Stuck,
+    /// It ended with an error.
+    Failed,
+    Panicked,
 }
 
 impl fmt::Display for Event {

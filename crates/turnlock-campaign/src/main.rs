@@ -11,6 +11,7 @@ mod run;
 mod sim;
 mod workload;
 
+use std::fs;
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -47,7 +48,8 @@ enum Command {
         /// The first of them
         #[arg(long, default_value_t = 1)]
         from: u64,
-        /// Writes the history of the seed, or of the smallest seed that fails, to this file: one event per line
+        /// Writes the history of the seed, or of the smallest seed that fails, to this file: one event per line. Without it,
+        /// that of a seed is printed, and that of the smallest seed that fails is in target/campaign
         #[arg(long, value_name = "FILE")]
         history: Option<PathBuf>,
     },
@@ -188,8 +190,14 @@ fn search_and_report(from: u64, seeds: u64, to: Option<PathBuf>) -> anyhow::Resu
     }
     let Some((seed, _)) = failed.first() else { return Ok(code) };
     println!("{} violations; the smallest seed: ./campaign sim --seed {seed}", failed.len());
-    if to.is_some() {
-        simulate_one(*seed, to)?;
+    let path = to.unwrap_or_else(|| PathBuf::from(format!("target/campaign/seed-{seed}.jsonl")));
+    if let Some(directory) = path.parent() {
+        fs::create_dir_all(directory)?;
+    }
+    // One that panics has no history.
+    if let Ok(events) = std::panic::catch_unwind(|| sim::run(*seed)) {
+        history::write_file(&events?, &path)?;
+        println!("its history: {}", path.display());
     }
     Ok(ExitCode::FAILURE)
 }

@@ -27,8 +27,9 @@ impl HandOvers {
                 let first = *self.granted.entry(owner.clone()).or_insert(event.t);
                 let was_stopped = self.stopped.get(&event.process).is_some_and(|stopped| *stopped >= first);
                 let is_late = event.t > first + HAND_OVER_WINDOW_MS * 1_000;
-                (is_late && !was_stopped)
-                    .then(|| format!("op {op} was handed a lock at {}, granted at {first}", event.t))
+                (is_late && !was_stopped).then(|| {
+                    format!("a late hand-over: op {op} was handed a lock at {}, granted at {first}", event.t)
+                })
             }
             _ => None,
         }

@@ -135,6 +135,15 @@ impl Holds {
         self.acquires.get(&op).is_some_and(|acquire| acquire.is_last)
     }
 
+    /// Returns `true` if a hold with a fixed lease ends as it should: at `t`, or before.
+    ///
+    /// The belief of a group ends when it loses a member, and the lease not before the end that it got with the grant.
+    pub(super) fn is_fixed_lease_over(&self, op: u64, valid_until: u64, t: u64) -> bool {
+        let is_fixed = self.acquires.get(&op).is_some_and(|acquire| acquire.lease_ms.is_some());
+        let granted = self.open.get(&op).map_or(0, |hold| hold.from + hold.lease);
+        is_fixed && t >= valid_until.max(granted)
+    }
+
     pub(super) fn is_stopped(&self, process: u32) -> bool {
         self.stopped.contains_key(&process)
     }
@@ -194,8 +203,8 @@ pub(super) fn overlaps(info: &LockInfo, holds: &[Hold]) -> Vec<String> {
                 let others: Vec<_> =
                     current.iter().map(|other| (other.op, other.from, other.until)).collect();
                 found.push(format!(
-                    "op {} held it from {} to {} with others (op, from, to): {others:?}",
-                    hold.op, hold.from, hold.until
+                    "overlapping holds: {}: op {} held it from {} to {} with others (op, from, to): {others:?}",
+                    info.name, hold.op, hold.from, hold.until
                 ));
             }
         }
@@ -207,12 +216,15 @@ pub(super) fn overlaps(info: &LockInfo, holds: &[Hold]) -> Vec<String> {
 /// How long after the end of a lease, or of a partition, a holder may learn that the store forgot it.
 pub(super) const NOTICE: u64 = 2_000_000;
 
+/// The faults that cut holders off together with an old primary.
+const PARTITIONS: [&str; 3] = ["partition", "partition_clients_last", "split_brain"];
+
 /// Returns when holders were cut off together with an old primary, which goes on renewing their locks.
 pub(super) fn partitions(events: &[Event]) -> Vec<(u64, u64)> {
     let mut found: Vec<(u64, u64)> = Vec::new();
     for event in events {
         match &event.what {
-            What::Fault { fault, ends, .. } if fault == "partition" || fault == "split_brain" => {
+            What::Fault { fault, ends, .. } if PARTITIONS.contains(&fault.as_str()) => {
                 if !*ends {
                     found.push((event.t, u64::MAX));
                 } else if let Some(open) = found.iter_mut().find(|(_, end)| *end == u64::MAX) {
@@ -246,7 +258,7 @@ pub(super) fn untold(info: &LockInfo, holds: &[Hold], partitions: &[(u64, u64)])
             let is_plain = other.owner_number.is_none();
             if is_plain && hold.excludes(other) && until > forgotten.saturating_add(other.lease + NOTICE) {
                 found.push(format!(
-                    "{}: op {} was granted at {}, and op {} believed in its hold until {}",
+                    "a holder that was not told: {}: op {} was granted at {}, and op {} believed in its hold until {}",
                     info.name, hold.op, hold.from, other.op, other.until
                 ));
             }
@@ -254,4 +266,19 @@ pub(super) fn untold(info: &LockInfo, holds: &[Hold], partitions: &[(u64, u64)])
         current.push(hold);
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_partition_is_found() {
+        let fault = |t, name: &str, ends| Event { t, process: 0, what: What::fault(name, "", ends) };
+        for name in ["partition", "partition_clients_last", "split_brain"] {
+            let events =
+                [fault(1, name, false), fault(2, "reset", true), fault(3, name, true), fault(9, name, false)];
+            assert_eq!(partitions(&events), [(1, 3), (9, u64::MAX)], "{name}");
+        }
+    }
 }

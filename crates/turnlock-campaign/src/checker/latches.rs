@@ -41,6 +41,11 @@ struct Pending {
 }
 
 impl Latches {
+    /// Returns `true` if an operation that has not ended waits longer than any fault can have an effect.
+    pub(super) fn is_last(&self, op: u64) -> bool {
+        self.pending.get(&op).is_some_and(|pending| pending.action.is_last())
+    }
+
     /// Adds an event. Returns a violation.
     pub(super) fn add(&mut self, event: &Event, keeps_data: bool) -> Option<String> {
         match event.what {
@@ -58,7 +63,7 @@ impl Latches {
                 self.pending.insert(op, Pending { lock, action, began: event.t, last_set, ended_before });
                 None
             }
-            What::LatchDone { op, outcome: Some(outcome) } => {
+            What::LatchDone { op, outcome: Some(outcome), .. } => {
                 let pending = self.pending.remove(&op)?;
                 self.by_lock.entry(pending.lock).or_default().end(op, pending, outcome)
             }
@@ -74,9 +79,9 @@ impl Latch {
                 self.ended += 1;
                 return None;
             }
-            LatchAction::Wait { ms } if !outcome => {
-                let is_last = ms * 1_000 >= LONGEST_EFFECT;
-                return is_last.then(|| format!("op {op} waited in vain for a latch that was counted down"));
+            LatchAction::Wait { .. } if !outcome => {
+                let is_last = pending.action.is_last();
+                return is_last.then(|| format!("a latch that does not open: op {op} waited for it in vain"));
             }
             LatchAction::Wait { .. } => {}
             LatchAction::Set { .. } if !outcome => return None,
@@ -88,7 +93,10 @@ impl Latch {
         let set = pending.last_set?;
         let counted = self.begun - set.ended_before;
         (counted < set.count).then(|| {
-            format!("op {op} found a latch of {} (op {}) open after {counted} count-downs", set.count, set.op)
+            let Set { op: setter, count, .. } = set;
+            format!(
+                "a latch that opens too early: op {op} found it open after {counted} of {count} count-downs since op {setter}"
+            )
         })
     }
 }

@@ -6,6 +6,9 @@ use crate::history::{Event, LONGEST_EFFECT, LockInfo, LockKind, What};
 /// The time without a fault after which a holder must know that the server has forgotten its hold.
 const TOLD_AFTER: u64 = 4_000_000;
 
+/// The name of the rule.
+const NOT_TOLD: &str = "a holder that was not told";
+
 /// The time in which a fault takes effect after it was recorded.
 const TAKES_EFFECT: u64 = 1_000_000;
 
@@ -75,7 +78,9 @@ impl Losses {
                 let mut found = Vec::new();
                 let end = event.t.min(*valid_until);
                 if end > since + lease + TAKES_EFFECT {
-                    found.push(format!("op {op} believed in its hold until {end}, forgotten at {since}"));
+                    found.push(format!(
+                        "{NOT_TOLD}: op {op} believed in its hold until {end}, forgotten at {since}"
+                    ));
                 }
                 let is_running = !holds.is_stopped(event.process);
                 found.extend(self.is_late(*op, end).filter(|_| is_running));
@@ -109,7 +114,9 @@ impl Losses {
         }
         let (since, _) = self.forgotten.get(&op)?;
         let is_late = self.active == 0 && t > self.calm_since.max(*since) + TOLD_AFTER;
-        is_late.then(|| format!("op {op} was not told at {t} that its hold was forgotten at {since}"))
+        is_late.then(|| {
+            format!("{NOT_TOLD}: op {op} does not know at {t} that its hold was forgotten at {since}")
+        })
     }
 
     /// Returns the holders that were not told before the calm ends.

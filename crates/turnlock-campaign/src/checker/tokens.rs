@@ -15,7 +15,7 @@ pub(super) fn tokens(info: &LockInfo, holds: &[Hold]) -> Vec<String> {
             let before = holds.partition_point(|other| other.from <= hold.began).min(highest.len() - 1);
             if let Some((highest, op)) = highest[before].filter(|(highest, _)| token <= *highest) {
                 found.push(format!(
-                    "{}: op {} got token {token} after {highest} of op {op}",
+                    "a token that does not rise: {}: op {} got token {token} after {highest} of op {op}",
                     info.name, hold.op
                 ));
             }
@@ -53,9 +53,9 @@ impl Register {
             }
             register.rejected += 1;
             if (hold.from..hold.until).contains(&event.t) {
-                let text =
-                    format!("op {op} held the lock, and its write with token {token} is below {highest}");
-                register.violations.push(text);
+                register.violations.push(format!(
+                    "a valid write that is rejected: op {op} held the lock, and its token {token} is below {highest}"
+                ));
             }
         }
         register

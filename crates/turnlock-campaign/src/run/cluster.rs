@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::time::sleep;
-use turnlock_testkit::{ClusterSet, FaultProxy, Front};
+use turnlock_testkit::{ClusterSet, FaultProxy, Front, ServerProgram};
 
 use super::network;
 use super::server;
@@ -31,8 +31,8 @@ const FAULTS: [&str; 7] = [
 ];
 
 impl Cluster {
-    pub(super) async fn start(level: Level, names: Vec<String>) -> Self {
-        Self { set: ClusterSet::start_behind_fronts(&[]).await, level, names }
+    pub(super) async fn start(program: ServerProgram, level: Level, names: Vec<String>) -> Self {
+        Self { set: ClusterSet::start_behind_fronts(program).await, level, names }
     }
 
     async fn inject_one(&mut self, fault: &mut Injection<'_>) -> anyhow::Result<()> {

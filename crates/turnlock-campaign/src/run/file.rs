@@ -126,10 +126,12 @@ impl FileStore {
             // For processes that open the store meanwhile. Those that have it open go on.
             "read_only" => {
                 let dir = self.dir.path();
-                fault.begin("");
                 run(Command::new("mount").arg("--bind").arg(dir).arg(dir))?;
                 let outcome = run(Command::new("mount").args(["-o", "remount,bind,ro"]).arg(dir));
-                fault.last().await;
+                if outcome.is_ok() {
+                    fault.begin("");
+                    fault.last().await;
+                }
                 run(Command::new("umount").arg("--lazy").arg(dir))?;
                 outcome?;
             }

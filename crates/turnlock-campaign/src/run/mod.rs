@@ -16,6 +16,7 @@ mod sentinel;
 mod server;
 mod shape;
 mod single;
+mod stalls;
 pub(crate) mod worker;
 mod workers;
 
@@ -36,14 +37,15 @@ use crate::history::{self, Available, Event, LockInfo, LockKind, ProcessState, W
 use crate::recorder::Recorder;
 use injectors::Injectors;
 pub(crate) use options::RunOptions;
-use options::ShapeName;
+use options::{ShapeName, WATCHDOG_MS};
 use redisson::JavaWorkers;
 use shape::{Shape, guarded};
+use stalls::MachineWatch;
 use worker::WorkerConfig;
 use workers::Workers;
 
-/// The lease of a lock that is renewed.
-const WATCHDOG_MS: u64 = 3_000;
+/// What is reported if a run shows nothing because of its servers, and breaks no rule.
+const NO_RECOVERY: &str = "the deployment does not recover";
 
 /// How often servers may take too long to start or to recover.
 const ATTEMPTS: u32 = 3;
@@ -66,6 +68,7 @@ pub(crate) async fn run(options: &RunOptions) -> anyhow::Result<Vec<Event>> {
         locks: locks.clone(),
     };
     recorder.record(0, run);
+    let watch = MachineWatch::start(&recorder);
     let counts = (options.redisson, options.tasks);
     let mut java = JavaWorkers::start(counts, &shape.urls()[0], &locks, &recorder, &mut rng).await?;
     let config = WorkerConfig {
@@ -79,6 +82,7 @@ pub(crate) async fn run(options: &RunOptions) -> anyhow::Result<Vec<Event>> {
         history: PathBuf::new(),
         start: recorder.start_micros(),
         long_holds: options.long_holds,
+        nested: options.nested,
         bug: options.plant.clone(),
     };
     let mut workers = Workers::new(config, options.out.clone(), &*shape, options.redisson);
@@ -92,7 +96,7 @@ pub(crate) async fn run(options: &RunOptions) -> anyhow::Result<Vec<Event>> {
     let (of_servers, of_workers) = injectors.run(&mut *shape, &mut workers, &mut rng).await;
     let healed = heal(&mut *shape).await;
     recorder.record(0, What::Healed);
-    let ended = java.end().await.and(workers.end(&recorder).await);
+    let of_workers = of_workers.and(java.end().await).and(workers.end(&recorder).await);
     // The last leases, and requests that are late.
     sleep(Duration::from_secs(6)).await;
     let left = guarded(shape.left()).await;
@@ -104,27 +108,39 @@ pub(crate) async fn run(options: &RunOptions) -> anyhow::Result<Vec<Event>> {
     };
     let at_end = left.and_then(|left| Ok(What::End { left, available: available? }));
     let at_end = at_end.map(|end| recorder.record(0, end));
+    drop(watch);
     let mut events = recorder.take();
     let is_kill = |event: &&Event| matches!(event.what, What::Process { is: ProcessState::Killed });
     let killed: HashMap<_, _> = events.iter().filter(is_kill).map(|event| (event.process, event.t)).collect();
+    let is_failure = |event: &Event| matches!(event.what, What::Process { is: ProcessState::Failed });
+    let has_failed = events.iter().any(is_failure);
     for path in &workers.histories {
-        events.extend(history::read_file(path)?);
+        // A worker that failed may not have begun to write.
+        if path.exists() || !has_failed {
+            events.extend(history::read_file(path)?);
+        }
     }
     // What a process recorded between the call of kill and its end does not count.
     events.retain(|event| killed.get(&event.process).is_none_or(|killed| event.t <= *killed));
     // Of events at one time, those of the run itself come first.
     events.sort_by_key(|event| (event.t, event.process));
     history::write_file(&events, &options.out.join("history.jsonl"))?;
-    of_workers?;
     if let Err(error) = of_servers.and(healed).and(at_end) {
-        // Requests may fail then, and locks may be left. But no holds may overlap.
-        let overlaps =
-            if options.promises().exclusion { checker::find_overlaps(&events) } else { Vec::new() };
-        anyhow::ensure!(overlaps.is_empty(), "holds overlap: {overlaps:#?}");
-        return Err(error.context("the deployment does not recover"));
+        // Requests may fail then, and locks may be left. All other rules hold.
+        let violations = checker::check_unfinished(&events).violations;
+        anyhow::ensure!(violations.is_empty(), with_violations(&error, &violations));
+        // Servers that do not recover are no reason for a worker to fail.
+        of_workers?;
+        return Err(error.context(NO_RECOVERY));
     }
-    ended?;
+    of_workers
+        .map_err(|error| anyhow::anyhow!(with_violations(&error, &checker::check(&events).violations)))?;
     Ok(events)
+}
+
+/// The text of an error, and the rules that are broken in what there is of the history.
+fn with_violations(error: &anyhow::Error, violations: &[String]) -> String {
+    violations.iter().fold(format!("{error:#}"), |text, violation| format!("{text}\nVIOLATION {violation}"))
 }
 
 /// The free permits of all semaphores.
@@ -173,13 +189,13 @@ async fn start(
     locks: &[LockInfo],
     network: &Arc<Mutex<()>>,
 ) -> anyhow::Result<Box<dyn Shape>> {
-    let level = options.faults;
+    let (program, level) = (options.server, options.faults);
     Ok(match options.shape {
         ShapeName::Single => Box::new(single::Single::start(level, options.redisson > 0).await?),
-        ShapeName::Sentinel => Box::new(sentinel::Sentinel::start(level, Arc::clone(network)).await),
+        ShapeName::Sentinel => Box::new(sentinel::Sentinel::start(program, level, Arc::clone(network)).await),
         ShapeName::Cluster => {
             let names = locks.iter().map(|lock| lock.name.clone()).collect();
-            Box::new(cluster::Cluster::start(level, names).await)
+            Box::new(cluster::Cluster::start(program, level, names).await)
         }
         ShapeName::Quorum => Box::new(quorum::Quorum::start().await),
         ShapeName::File => Box::new(file::FileStore::start(level)),

@@ -4,10 +4,14 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use turnlock_core::planted::Bug;
+use turnlock_testkit::ServerProgram;
 
 use crate::history::{LockInfo, LockKind, Promises};
 
 use super::shape::Level;
+
+/// The lease of a lock that is renewed, in milliseconds.
+pub(crate) const WATCHDOG_MS: u64 = 3_000;
 
 /// The shortest pause between two faults, in milliseconds.
 pub(crate) const SHORTEST_PAUSE: u64 = 200;
@@ -18,6 +22,9 @@ pub(crate) struct RunOptions {
     /// Where the locks are kept
     #[arg(long, value_enum, default_value_t = ShapeName::Single)]
     pub(crate) shape: ShapeName,
+    /// The servers of `sentinel` and `cluster`: `redis`, the installed one, `redis-6.2` or `valkey-9`
+    #[arg(long, default_value = "redis", value_parser = server_program)]
+    pub(crate) server: ServerProgram,
     /// Which faults are injected
     #[arg(long, value_enum, default_value_t = Level::Promised)]
     pub(crate) faults: Level,
@@ -49,6 +56,9 @@ pub(crate) struct RunOptions {
     /// How many of 100 holds last about as long as a lease
     #[arg(long, default_value_t = 3, value_name = "PERCENT")]
     pub(crate) long_holds: u8,
+    /// How many of 100 holders acquire another lock meanwhile
+    #[arg(long, default_value_t = 10, value_name = "PERCENT")]
+    pub(crate) nested: u8,
     /// Java processes with Redisson 4.7.0, on the same locks
     #[arg(long, default_value_t = 0, value_name = "PROCESSES")]
     pub(crate) redisson: u32,
@@ -79,6 +89,13 @@ impl RunOptions {
     /// Checks that the options fit each other.
     pub(crate) fn validate(&self) -> anyhow::Result<()> {
         let has_replicas = matches!(self.shape, ShapeName::Sentinel | ShapeName::Cluster);
+        anyhow::ensure!(
+            has_replicas || self.server == ServerProgram::Installed,
+            "--server is for the shapes sentinel and cluster"
+        );
+        if let Some(reason) = Some(self.server).filter(|_| has_replicas).and_then(ServerProgram::missing) {
+            anyhow::bail!(reason);
+        }
         anyhow::ensure!(self.processes > 0 && self.tasks > 0 && self.locks > 0, "there is nothing to do");
         anyhow::ensure!(
             !(has_replicas && self.faults == Level::Promised && self.has_unleased()),
@@ -143,6 +160,12 @@ impl RunOptions {
             })
             .collect()
     }
+}
+
+/// Parses the name of a server program.
+fn server_program(text: &str) -> Result<ServerProgram, String> {
+    let program = ServerProgram::ALL.into_iter().find(|program| program.name() == text);
+    program.ok_or_else(|| format!("use one of {:?}", ServerProgram::ALL.map(ServerProgram::name)))
 }
 
 /// A list of kinds.

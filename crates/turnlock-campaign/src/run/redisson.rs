@@ -54,7 +54,7 @@ impl JavaWorkers {
         let locks: Arc<[_]> = locks.into();
         for process in 1..=processes {
             let driver = Redisson::start_with(VERSION, url, Duration::from_secs(3), 0).await;
-            recorder.record(process, What::Process { is: ProcessState::Started });
+            recorder.record(process, What::Process { is: ProcessState::RedissonStarted });
             for number in 0..threads {
                 let thread = JavaThread {
                     process,

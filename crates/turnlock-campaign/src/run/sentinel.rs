@@ -6,11 +6,12 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::sync::Mutex;
-use tokio::time::{sleep, timeout};
-use turnlock_testkit::{FaultProxy, Front, Minority, RedisServer, SentinelSet};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+use turnlock_testkit::{FaultProxy, Front, Minority, RedisServer, SentinelSet, ServerProgram};
 
 use super::network;
-use super::server::{self, execute};
+use super::options::WATCHDOG_MS;
+use super::server::{self, execute, until_info};
 use super::shape::{Fault, Injection, Level, Shape};
 
 /// The set, and a network between its members that can be cut anywhere.
@@ -22,7 +23,7 @@ pub(super) struct Sentinel {
 }
 
 /// With two replicas that acknowledge, exclusion is promised under all of these.
-const FAULTS: [&str; 9] = [
+const FAULTS: [&str; 10] = [
     "fail_over_kill",
     "fail_over_stale",
     "fail_over_order",
@@ -30,6 +31,7 @@ const FAULTS: [&str; 9] = [
     "kill_replica",
     "pause_replica",
     "partition",
+    "partition_clients_last",
     "pause_sentinel",
     "restart_sentinel",
 ];
@@ -44,9 +46,12 @@ const ORDER_LASTS: Duration = Duration::from_secs(6);
 /// The number of servers, and of sentinels.
 const SIZE: usize = 3;
 
+/// The clients of the minority, as a source of the fronts.
+const CLIENTS_OF_MINORITY: usize = 1 + 2 * SIZE;
+
 impl Sentinel {
-    pub(super) async fn start(level: Level, network: Arc<Mutex<()>>) -> Self {
-        let set = SentinelSet::start_behind_fronts(DOWN_AFTER, &[]).await;
+    pub(super) async fn start(program: ServerProgram, level: Level, network: Arc<Mutex<()>>) -> Self {
+        let set = SentinelSet::start_behind_fronts(program, DOWN_AFTER).await;
         Self { set, level, network }
     }
 
@@ -99,12 +104,18 @@ impl Sentinel {
                 links().for_each(|link| link.pass());
                 outcome?;
             }
-            "partition" => {
+            "partition" | "partition_clients_last" => {
                 let alone = Arc::clone(&self.network).lock_owned().await;
                 fault.begin(&format!("some clients, server {primary} and sentinel {sentinel} on one side"));
-                cut(self.set.fronts(), &[1 + primary, 1 + SIZE + sentinel, 1 + 2 * SIZE]);
-                self.set.wait_for_new_master(primary).await;
-                fault.last().await;
+                cut(self.set.fronts(), &[1 + primary, 1 + SIZE + sentinel, CLIENTS_OF_MINORITY]);
+                let new = self.set.wait_for_new_master(primary).await;
+                if fault.name == "partition_clients_last" {
+                    // What the new primary has from before the cut ends. Then it grants locks that the old one grants too.
+                    sleep(fault.lasts.max(Duration::from_millis(WATCHDOG_MS))).await;
+                    self.mend_servers(primary, new).await?;
+                } else {
+                    fault.last().await;
+                }
                 mend(self.set.fronts());
                 drop(alone);
             }
@@ -127,6 +138,25 @@ impl Sentinel {
             _ => server::inject(&self.set.servers()[primary], fault).await?,
         }
         self.set.wait_settled().await;
+        Ok(())
+    }
+
+    /// Mends the network except for the clients of the minority, which believe in their holds for as long as the leases last.
+    ///
+    /// Meanwhile the old primary follows the new one, so that other clients get locks that two replicas acknowledge.
+    async fn mend_servers(&self, old: usize, new: usize) -> anyhow::Result<()> {
+        let (servers, fronts) = (self.set.servers(), self.set.fronts());
+        until_info(&servers[new], "replication", "state=online").await?;
+        let last_hold = Instant::now() + Duration::from_millis(WATCHDOG_MS);
+        for front in fronts {
+            front.sources().for_each(|path| network::heal(path));
+            front.from(CLIENTS_OF_MINORITY).black_hole();
+        }
+        // Sentinels order it after a second or two, when most of the holds are over.
+        let port = fronts[new].port().to_string();
+        execute(&servers[old], &["REPLICAOF", "127.0.0.1", &port]).await?;
+        self.set.wait_online(SIZE - 1).await;
+        sleep_until(last_hold).await;
         Ok(())
     }
 

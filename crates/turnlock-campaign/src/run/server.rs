@@ -1,9 +1,11 @@
 //! Faults of one server that several shapes share.
 
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use tokio::time::sleep;
+use turnlock_core::LockName;
 use turnlock_testkit::RedisServer;
 
 use super::shape::Injection;
@@ -61,12 +63,50 @@ pub(super) async fn until_info(server: &RedisServer, section: &str, text: &str) 
     }
 }
 
-/// The keys of a server that are left and should not be. Those of semaphores, clients and requests stay.
+/// What is left on a server and should not be. The keys of semaphores, clients and requests stay.
 pub(super) async fn left(server: &RedisServer) -> anyhow::Result<Vec<String>> {
     let keys = server.query::<Vec<String>>(&["KEYS", "*"]).await?;
-    let mut keys: Vec<_> = keys.into_iter().filter(|key| !is_kept(key)).collect();
-    keys.sort();
-    Ok(keys)
+    let waits =
+        if keys.iter().any(|key| key == LockName::ACTIVITY) { old_waits(server).await? } else { vec![] };
+    let mut left = waits;
+    for key in keys {
+        let expiry = if is_record(&key) { server.query(&["PTTL", &key]).await? } else { 0 };
+        left.extend(left_over(key, expiry));
+    }
+    left.sort();
+    Ok(left)
+}
+
+/// Returns `true` for the records of clients and requests, which outlast the holds until they expire.
+fn is_record(key: &str) -> bool {
+    [LockName::ACTIVITY, "turnlock_client:", "turnlock_request:"].iter().any(|start| key.starts_with(start))
+}
+
+/// Returns a key that must not be left. For a record, `expiry` is the reply to `PTTL`: -1 without one, -2 if it has expired meanwhile.
+fn left_over(key: String, expiry: i64) -> Option<String> {
+    if is_record(&key) {
+        return (expiry == -1).then(|| format!("{key} has no expiry"));
+    }
+    Some(key).filter(|key| !is_kept(key))
+}
+
+/// How long an announced wait may be left after its expiry. Each write of a client removes some of them, and all of them
+/// expire together.
+const EXPIRED_WAITS_KEPT: u64 = 60_000_000;
+
+/// The announced waits that have expired long ago, in the format of `activity_write.lua`.
+async fn old_waits(server: &RedisServer) -> anyhow::Result<Vec<String>> {
+    let key = LockName::ACTIVITY;
+    let waits = server.query::<HashMap<String, String>>(&["HGETALL", key]).await?;
+    let (seconds, micros) = server.query::<(u64, u64)>(&["TIME"]).await?;
+    let now = seconds * 1_000_000 + micros;
+    let is_old = |wait: &str| {
+        let end = wait.split(' ').nth(1).and_then(|end| end.parse::<u64>().ok());
+        end.is_none_or(|end| end + EXPIRED_WAITS_KEPT < now)
+    };
+    let old =
+        waits.iter().filter(|(_, wait)| is_old(wait)).map(|(client, wait)| format!("{key} {client}: {wait}"));
+    Ok(old.collect())
 }
 
 /// The same of several servers.
@@ -80,9 +120,32 @@ pub(super) async fn left_on<'a>(
     Ok(keys)
 }
 
-/// Returns `true` for keys that outlast the holds: numbers of permits, tokens, records that expire, and filling.
+/// Returns `true` for keys that outlast the holds for ever: numbers of permits, tokens, and filling.
 fn is_kept(key: &str) -> bool {
-    ["semaphore-", "permits-", "{semaphore-", "{permits-", "turnlock_", "redisson_lock_token", "filler:"]
+    ["semaphore-", "permits-", "{semaphore-", "{permits-", "redisson_lock_token", "filler:"]
         .iter()
         .any(|start| key.starts_with(start))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_expire_is_left() {
+        for (key, expiry, expected) in [
+            ("filler:1", -1, None),
+            ("permits-0", -1, None),
+            ("lock-0", -1, Some("lock-0")),
+            ("lock-0", 10, Some("lock-0")),
+            ("turnlock_client:1", 60_000, None),
+            ("turnlock_client:1", -2, None),
+            ("turnlock_client:1", -1, Some("turnlock_client:1 has no expiry")),
+            ("turnlock_request:{permits-0}:1", 60_000, None),
+            ("turnlock_request:{permits-0}:1", -1, Some("turnlock_request:{permits-0}:1 has no expiry")),
+            ("turnlock_waits", -1, Some("turnlock_waits has no expiry")),
+        ] {
+            assert_eq!(left_over(key.to_owned(), expiry).as_deref(), expected, "{key} {expiry}");
+        }
+    }
 }

@@ -109,6 +109,10 @@ impl<'a> Injection<'a> {
         self.recorder.record(0, What::fault(self.name, &format!("{detail} {:?}", self.lasts), false));
     }
 
+    pub(super) fn has_begun(&self) -> bool {
+        self.has_begun
+    }
+
     /// Lets the fault last.
     pub(super) async fn last(&self) {
         sleep(self.lasts).await;

@@ -41,7 +41,8 @@ const SLOW_LOADING: [&str; 2] = ["--key-load-delay", "300"];
 
 const FILLING: &str = "for n = 1, 3000 do redis.call('SET', 'filler:' .. n, n) end";
 
-const PROMISED: [&str; 5] = ["pause_server", "restart_aof", "loading", "busy_script", "demotion"];
+const PROMISED: [&str; 6] =
+    ["pause_server", "restart_aof", "loading", "busy_script", "demotion", "demotion_reset"];
 const LOSING: [&str; 3] = ["restart_snapshot", "restart_empty", "promote_stale"];
 
 impl Single {
@@ -93,10 +94,10 @@ impl Single {
         until_info(self.primary(), "persistence", "aof_rewrite_in_progress:0").await
     }
 
-    /// Moves the address to the other server, whose role changes before.
-    fn move_address(&mut self, fault: &mut Injection<'_>) {
+    /// Moves the address to the other server, whose role changes before. Connections stay at the server that they have, unless
+    /// they are reset.
+    fn move_address(&mut self, resets: bool) {
         self.primary = 1 - self.primary;
-        let resets = fault.rng.bool();
         for proxy in self.proxies() {
             proxy.redirect_to(self.primary().port());
             if resets {
@@ -154,13 +155,13 @@ impl Single {
                 };
                 tokio::join!(script, kill).1?;
             }
-            "demotion" => {
+            "demotion" | "demotion_reset" => {
                 fault.begin("");
                 execute(self.primary(), &["FAILOVER", "TIMEOUT", "5000"]).await?;
                 until_info(self.replica(), "replication", "role:master").await?;
                 // Meanwhile, clients find a replica at the address.
                 sleep(fault.lasts / 5).await;
-                self.move_address(fault);
+                self.move_address(fault.name == "demotion_reset");
             }
             "link_down" => {
                 fault.begin("");
@@ -190,7 +191,7 @@ impl Single {
                 fault.begin("");
                 execute(self.replica(), &["REPLICAOF", "NO", "ONE"]).await?;
                 fault.last().await;
-                self.move_address(fault);
+                self.move_address(fault.rng.bool());
             }
             _ => return server::inject(self.primary(), fault).await,
         }

@@ -17,6 +17,8 @@ use crate::history::{LockInfo, ProcessState, What};
 use crate::recorder::Recorder;
 use crate::workload::Workload;
 
+use super::stalls;
+
 /// What a worker does, in one line of JSON.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct WorkerConfig {
@@ -33,12 +35,17 @@ pub(crate) struct WorkerConfig {
     pub(crate) start: u64,
     /// How many of 100 holds last long.
     pub(crate) long_holds: u8,
+    /// How many of 100 holders acquire another lock meanwhile.
+    pub(crate) nested: u8,
     /// The bug to plant.
     pub(crate) bug: Option<String>,
 }
 
 /// How often a worker records how much memory it has.
 const MEMORY_PERIOD: Duration = Duration::from_secs(10);
+
+/// How often a worker looks for deadlocks.
+const DEADLOCK_PERIOD: Duration = Duration::from_secs(1);
 
 /// Runs a worker: reads its configuration from the first line of the standard input, and ends after the last one.
 pub(crate) fn run() -> anyhow::Result<()> {
@@ -66,11 +73,13 @@ async fn work(config: WorkerConfig, is_ending: watch::Receiver<bool>) -> anyhow:
         history,
         start,
         long_holds,
+        nested,
         bug,
     } = config;
     Bug::plant(bug.as_deref().and_then(Bug::named));
     let file = File::create(&history).with_context(|| format!("cannot write {}", history.display()))?;
     let recorder = Arc::new(Recorder::to_file(start, process, file));
+    record_panics(&recorder, process);
     recorder.record(process, What::Process { is: ProcessState::Started });
     let builder = Client::builder().watchdog_timeout(Duration::from_millis(watchdog_ms));
     let mut clients = Vec::new();
@@ -97,6 +106,8 @@ async fn work(config: WorkerConfig, is_ending: watch::Receiver<bool>) -> anyhow:
         replicas,
         watchdog_ms,
         long_holds,
+        nested,
+        gate: None,
         is_ending,
     };
     while workload.prepare().await.is_err() && !*workload.is_ending.borrow() {
@@ -124,12 +135,23 @@ async fn work(config: WorkerConfig, is_ending: watch::Receiver<bool>) -> anyhow:
             }
         }
     });
+    let searching = tokio::spawn({
+        let workload = workload.clone();
+        async move {
+            loop {
+                tokio::time::sleep(DEADLOCK_PERIOD).await;
+                workload.record_deadlocks().await;
+            }
+        }
+    });
+    let timing = tokio::spawn(stalls::record_of_process(Arc::clone(&workload.recorder), process));
     for task in tasks {
         task.await?;
     }
     workload.acquire_each().await;
-    preparing.abort();
-    measuring.abort();
+    for task in [preparing, measuring, searching, timing] {
+        task.abort();
+    }
     record_memory(&workload.recorder, process);
     for client in &workload.clients {
         let _ = client.shutdown(Duration::from_secs(10)).await;
@@ -137,6 +159,15 @@ async fn work(config: WorkerConfig, is_ending: watch::Receiver<bool>) -> anyhow:
     workload.recorder.record(process, What::Process { is: ProcessState::ShutDown });
     io::stdout().flush()?;
     Ok(())
+}
+
+/// Records panics, also those of tasks that are not awaited.
+fn record_panics(recorder: &Arc<Recorder>, process: u32) {
+    let (recorder, print) = (Arc::clone(recorder), std::panic::take_hook());
+    std::panic::set_hook(Box::new(move |panic| {
+        print(panic);
+        recorder.record(process, What::Process { is: ProcessState::Panicked });
+    }));
 }
 
 fn record_memory(recorder: &Recorder, process: u32) {

@@ -113,7 +113,7 @@ impl Workers {
         Ok(())
     }
 
-    /// Lets all workers end, at the same time. Records and kills those that do not.
+    /// Lets all workers end, at the same time. Records and kills those that do not, and records those that fail.
     pub(super) async fn end(&mut self, recorder: &Recorder) -> anyhow::Result<()> {
         let limit = if self.config.bug.is_some() { LAST_TURNS_WITH_BUG } else { LAST_TURNS };
         let limit = Instant::now() + limit;
@@ -129,7 +129,10 @@ impl Workers {
                 continue;
             };
             let status = status?;
-            anyhow::ensure!(status.success(), "process {number} failed: {status}");
+            if !status.success() {
+                eprintln!("process {number} failed: {status}");
+                recorder.record(number, What::Process { is: ProcessState::Failed });
+            }
         }
         Ok(())
     }

@@ -7,38 +7,74 @@ mod server;
 mod store;
 mod world;
 
-use std::sync::Arc;
+use std::cell::Cell;
+use std::panic;
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use fastrand::Rng;
+use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::{sleep, sleep_until, timeout};
 use turnlock_core::{Kind, LockName};
 use turnlock_store::simulation::Simulation;
 
-use crate::history::{Available, Event, LockInfo, LockKind, SIMULATION, What};
+use crate::history::{Available, Event, LockInfo, LockKind, ProcessState, SIMULATION, What};
 use crate::recorder::Recorder;
 use nemesis::Nemesis;
 use plan::Plan;
 use processes::Processes;
 use world::World;
 
+/// What inject faults, by what their seeds differ in.
+const NEMESES: [u64; 2] = [0x6e, 0x65];
+
 /// The longest time of a run before it is healed.
 const LONGEST_RUN: Duration = Duration::from_secs(900);
 
-/// The time after the last client in which every lease ends, also one that a late request starts.
-const LAST_LEASES: Duration = Duration::from_secs(300);
+thread_local! {
+    /// Whether anything has panicked in the simulation of this thread.
+    static HAS_PANICKED: Cell<bool> = const { Cell::new(false) };
+}
 
 /// Runs the simulation of a seed. Returns its history.
 pub(crate) fn run(seed: u64) -> anyhow::Result<Vec<Event>> {
+    record(seed, simulate(Plan::new(seed)))
+}
+
+/// Runs a simulation. Returns its history, at whose end is a panic, if there was one.
+///
+/// A task that panics ends alone, and the engine goes on after a panic of its background work.
+fn record(seed: u64, simulated: impl Future<Output = Vec<Event>>) -> anyhow::Result<Vec<Event>> {
+    watch_panics();
+    HAS_PANICKED.set(false);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
-    Ok(runtime.block_on(async {
+    let mut events = runtime.block_on(async {
         let simulation = Simulation::start();
         fastrand::seed(seed);
-        let events = simulate(Plan::new(seed)).await;
+        let events = simulated.await;
         drop(simulation);
         events
-    }))
+    });
+    // With it, the last tasks are dropped.
+    drop(runtime);
+    if HAS_PANICKED.get() {
+        let t = events.last().map_or(0, |event| event.t);
+        events.push(Event { t, process: 0, what: What::Process { is: ProcessState::Panicked } });
+    }
+    Ok(events)
+}
+
+/// Notices all panics from now on, also those that are caught.
+fn watch_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let print = panic::take_hook();
+        panic::set_hook(Box::new(move |panic| {
+            HAS_PANICKED.set(true);
+            print(panic);
+        }));
+    });
 }
 
 async fn simulate(plan: Plan) -> Vec<Event> {
@@ -59,14 +95,20 @@ async fn simulate(plan: Plan) -> Vec<Event> {
     // Before the first fault, the permits of semaphores are set.
     sleep(Duration::from_secs(2)).await;
     // Two faults at a time.
-    let nemeses = [0x6e, 0x65].map(|which| {
+    let at_once = Arc::new(Semaphore::new(NEMESES.len()));
+    let mut nemeses = Vec::from(NEMESES.map(|which| {
         let nemesis = Nemesis {
             worlds: worlds.clone(),
             processes: Arc::clone(&processes),
             rng: Rng::with_seed(plan.seed ^ which),
+            at_once: Arc::clone(&at_once),
         };
         tokio::spawn(nemesis.run(plan.faults.clone(), plan.calm_ms))
-    });
+    }));
+    if plan.has_quiet {
+        let rng = Rng::with_seed(plan.seed ^ 0x7175);
+        nemeses.push(tokio::spawn(nemesis::keep_quiet(at_once, plan.watchdog_ms, rng)));
+    }
     // Waiters without a time limit may wait for a killed holder.
     let _ = timeout(LONGEST_RUN, processes.done()).await;
     nemeses.iter().for_each(JoinHandle::abort);
@@ -77,8 +119,12 @@ async fn simulate(plan: Plan) -> Vec<Event> {
         processes.record_stuck();
     }
     processes.end().await;
-    sleep(LAST_LEASES).await;
-    let left = worlds.iter().flat_map(|world| world.held()).collect();
+    // A late request may start a lease.
+    for world in &worlds {
+        sleep_until(world.last_arrival()).await;
+    }
+    sleep(plan.longest_lease()).await;
+    let left = worlds.iter().flat_map(|world| world.left(plan.leaves_waiters())).collect();
     recorder.record(0, What::End { left, available: available(&plan, &worlds[0]) });
     recorder.take()
 }
@@ -95,4 +141,25 @@ fn available(plan: &Plan, world: &World) -> Vec<Available> {
         Some(Available { lock, permits })
     };
     plan.locks.iter().enumerate().filter_map(of_lock).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_of_a_task_is_recorded() {
+        let events = |panics: bool| {
+            let simulated = async move {
+                let task = tokio::spawn(async move { assert!(!panics, "on purpose") });
+                assert_eq!(task.await.is_err(), panics);
+                Vec::new()
+            };
+            record(1, simulated).expect("a history")
+        };
+        assert_eq!(events(false), []);
+        let panicked = What::Process { is: ProcessState::Panicked };
+        assert_eq!(events(true), [Event { t: 0, process: 0, what: panicked }]);
+        assert_eq!(events(false), [], "the next run");
+    }
 }

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
+use tokio::sync::Semaphore;
 use tokio::time::sleep;
 
 use super::plan::Fault;
 use super::processes::Processes;
-use super::world::{World, ms};
+use super::world::{Denial, World, ms};
 use crate::history::{ProcessState, What};
 
 /// The longest time for which a process is stopped, in milliseconds.
@@ -19,6 +20,21 @@ pub(super) struct Nemesis {
     pub(super) worlds: Vec<Arc<World>>,
     pub(super) processes: Arc<Processes>,
     pub(super) rng: Rng,
+    /// A permit for each fault under way.
+    pub(super) at_once: Arc<Semaphore>,
+}
+
+/// How long there is no fault in a quiet time, besides a lease: the effects of faults end, and waiters get their locks.
+const QUIET: Duration = Duration::from_secs(10);
+
+/// Lets no fault happen for a while, again and again, until the task is aborted.
+pub(super) async fn keep_quiet(at_once: Arc<Semaphore>, lease_ms: u64, mut rng: Rng) {
+    loop {
+        sleep(ms(rng.u64(10_000..60_000))).await;
+        // Fair: no fault begins before this.
+        let _all = at_once.acquire_many(2).await;
+        sleep(ms(lease_ms) + QUIET).await;
+    }
 }
 
 impl Nemesis {
@@ -26,6 +42,8 @@ impl Nemesis {
     pub(super) async fn run(mut self, faults: Vec<Fault>, calm_ms: u64) {
         while let Some(fault) = self.rng.choice(&faults).copied() {
             sleep(ms(self.rng.u64(1..=calm_ms))).await;
+            let at_once = Arc::clone(&self.at_once);
+            let _turn = at_once.acquire().await;
             self.inject(fault).await;
         }
     }
@@ -40,12 +58,13 @@ impl Nemesis {
         let Some(world) = self.rng.choice(&self.worlds).cloned() else { return };
         let links = world.live_links();
         let Some(link) = self.rng.choice(&links).copied() else { return };
-        let is_about_client = matches!(fault, Fault::Reset | Fault::Late | Fault::Denied);
+        // Each process has one link to each deployment, with its number less one.
+        let process = format!("process {}", link + 1);
+        let about = if matches!(fault, Fault::Reset | Fault::Late | Fault::Denied) { &*process } else { "" };
         match fault {
             // They name the process.
             Fault::Stop | Fault::Kill | Fault::Shutdown => {}
-            _ if is_about_client => self.record(fault, &format!("client {link}, {lasts:?}"), false),
-            _ => self.record(fault, &format!("{lasts:?}"), false),
+            _ => self.record(fault, format!("{about} {lasts:?}").trim_start(), false),
         }
         match fault {
             Fault::Reset => world.reset(link),
@@ -91,9 +110,9 @@ impl Nemesis {
                 world.set_loading(false);
             }
             Fault::Denied => {
-                world.set_denied(link, true);
+                world.set_denial(link, if self.rng.bool() { Denial::All } else { Denial::SetLease });
                 sleep(lasts).await;
-                world.set_denied(link, false);
+                world.set_denial(link, Denial::None);
             }
             Fault::Demotion => {
                 world.set_replica(true);
@@ -121,7 +140,7 @@ impl Nemesis {
             Fault::ClockForward => world.step_clock(self.rng.i64(0..20_000_000)),
             Fault::Stop | Fault::Kill | Fault::Shutdown => return self.disturb_process(fault).await,
         }
-        self.record(fault, "", true);
+        self.record(fault, about, true);
     }
 
     /// Stops, kills or shuts down one process.

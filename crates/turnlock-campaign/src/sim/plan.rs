@@ -1,5 +1,7 @@
 //! What a seed means: processes, locks, delays and faults.
 
+use std::time::Duration;
+
 use fastrand::Rng;
 
 use crate::history::{LockInfo, LockKind, Promises};
@@ -21,14 +23,21 @@ pub(crate) struct Plan {
     pub(crate) watchdog_ms: u64,
     /// How many of 100 holds last long.
     pub(crate) long_holds: u8,
+    /// Clients announce their waits, look for deadlocks, and some tasks hold two locks.
+    pub(crate) announces: bool,
     /// The longest usual delay of a message, in milliseconds.
     pub(crate) delay_ms: u64,
     /// The longest time between two faults, in milliseconds.
     pub(crate) calm_ms: u64,
+    /// Now and then, there is no fault for so long that all effects of faults end.
+    pub(crate) has_quiet: bool,
     pub(crate) faults: Vec<Fault>,
     /// How much faster the clock of the server runs than that of the clients, in microseconds per second.
     pub(crate) drift: i64,
 }
+
+/// How far the clock of a server is set ahead or back at most.
+pub(crate) const MOST_AHEAD: Duration = Duration::from_secs(30);
 
 /// The kinds of faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -178,8 +187,10 @@ impl Plan {
             replicas,
             watchdog_ms: if is_calm { rng.u64(20_000..=30_000) } else { rng.u64(1_500..=6_000) },
             long_holds: if is_calm { 30 } else { 7 },
+            announces: Rng::with_seed(seed ^ 0x616e).u8(..3) == 0,
             delay_ms: rng.u64(1..=8),
             calm_ms: if is_calm { rng.u64(20_000..=40_000) } else { rng.u64(200..=4_000) },
+            has_quiet: Rng::with_seed(seed ^ 0x7175).u8(..3) == 0,
             faults,
             // The safety margin of a lease is a hundredth of it, and two milliseconds.
             drift: rng.i64(-8_000..=8_000),
@@ -198,6 +209,26 @@ impl Plan {
             order: none(|fault| !fault.is_gentle() || *fault == Fault::Stop),
             delivery: none(|fault| !fault.is_gentle()),
         }
+    }
+
+    /// Returns `true` if the clock of the server does not go back: only then it shows which waits were at the same time.
+    pub(crate) fn has_steady_clock(&self) -> bool {
+        !self.faults.contains(&Fault::ClockBack)
+    }
+
+    /// The longest time that the server keeps a hold or a waiter that nothing renews.
+    pub(crate) fn longest_lease(&self) -> Duration {
+        // A fixed lease, or the heartbeat of a waiter.
+        let longest = Duration::from_millis(self.watchdog_ms).max(Duration::from_secs(4));
+        // The clock of the server may be slower, or have been set back.
+        let clock = if self.has_steady_clock() { longest / 100 } else { 2 * MOST_AHEAD };
+        longest + clock + Duration::from_secs(1)
+    }
+
+    /// Returns `true` if waiters of clients that are gone may be left in the queue of a fair lock: no request for it
+    /// removes them after the last process has ended.
+    pub(crate) fn leaves_waiters(&self) -> bool {
+        self.faults.iter().any(|fault| !fault.is_gentle() || matches!(fault, Fault::Kill | Fault::Shutdown))
     }
 
     /// Returns `true` if a server of this plan must know what it has executed.
@@ -224,6 +255,8 @@ mod tests {
             assert!(plans.iter().any(has_kind), "{kind:?}");
         }
         assert!(plans.iter().any(|plan| plan.locks[0].kind == LockKind::RedLock));
+        let announcing = plans.iter().filter(|plan| plan.announces).count();
+        assert!((40..100).contains(&announcing), "{announcing}");
         let promising = plans.iter().filter(|plan| plan.promises().exclusion).count();
         assert!((60..180).contains(&promising), "{promising}");
     }

@@ -8,7 +8,7 @@ use fastrand::Rng;
 use futures_util::future::join_all;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use turnlock::Client;
 use turnlock_store::simulation::Process;
 
@@ -17,10 +17,16 @@ use super::store::SimStore;
 use super::world::World;
 use crate::history::{HAND_OVER_WINDOW_MS, LockInfo, ProcessState, What};
 use crate::recorder::Recorder;
-use crate::workload::Workload;
+use crate::workload::{Gate, Workload};
 
 /// The number of processes in a run, with those that replace killed ones.
 const MOST_PROCESSES: u32 = 10;
+
+/// How many of 100 holders acquire another lock meanwhile.
+const NESTED: u8 = 15;
+
+/// The longest time between two searches for deadlocks, in milliseconds.
+const SEARCH_PERIOD_MS: u64 = 2_000;
 
 /// The processes of a run.
 pub(super) struct Processes {
@@ -32,6 +38,8 @@ pub(super) struct Processes {
     replicas: u32,
     watchdog_ms: u64,
     long_holds: u8,
+    announces: bool,
+    gate: Option<Arc<Gate>>,
     state: Mutex<State>,
     task_ended: Notify,
     is_ending: watch::Sender<bool>,
@@ -67,6 +75,8 @@ impl Processes {
             replicas: plan.replicas,
             watchdog_ms: plan.watchdog_ms,
             long_holds: plan.long_holds,
+            announces: plan.announces,
+            gate: plan.has_steady_clock().then(Arc::default),
             state: Mutex::new(state),
             task_ended: Notify::new(),
             is_ending: watch::Sender::new(false),
@@ -88,6 +98,7 @@ impl Processes {
             for world in &this.worlds {
                 let builder = Client::builder()
                     .watchdog_timeout(Duration::from_millis(this.watchdog_ms))
+                    .announce_waits(this.announces)
                     .hand_over_window(Duration::from_millis(HAND_OVER_WINDOW_MS));
                 let opened = builder.store(|id| {
                     let link = world.add_link(id, running.clone());
@@ -113,6 +124,8 @@ impl Processes {
                 replicas: this.replicas,
                 watchdog_ms: this.watchdog_ms,
                 long_holds: this.long_holds,
+                nested: if this.announces { NESTED } else { 0 },
+                gate: this.gate.clone(),
                 is_ending: this.is_ending.subscribe(),
             };
             this.record(number, What::Process { is: ProcessState::Started });
@@ -137,7 +150,18 @@ impl Processes {
                     this.task_ended.notify_one();
                 })));
             }
+            if this.announces {
+                this.search(number, &workload, rng).await;
+            }
         })));
+    }
+
+    /// Looks for deadlocks while the tasks of a process run.
+    async fn search(&self, number: u32, workload: &Workload, mut rng: Rng) {
+        while self.state.lock().live.get(&number).is_some_and(|live| live.tasks_left > 0) {
+            sleep(Duration::from_millis(rng.u64(..SEARCH_PERIOD_MS))).await;
+            workload.record_deadlocks().await;
+        }
     }
 
     pub(super) fn record(&self, process: u32, what: What) {
@@ -174,6 +198,7 @@ impl Processes {
         if is == ProcessState::Killed {
             self.worlds.iter().zip(&live.links).for_each(|(world, link)| world.kill(*link));
             state.live.remove(&number);
+            self.gate.iter().for_each(|gate| gate.forget(number));
         }
     }
 

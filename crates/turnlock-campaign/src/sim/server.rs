@@ -7,7 +7,7 @@ use std::time::Duration;
 use turnlock_core::model::{Now, Reply, Step};
 use turnlock_core::{ClientId, Kind, LockName, Moment, OwnerId};
 use turnlock_store::row::{self, Executed, Row};
-use turnlock_store::{Failure, clock};
+use turnlock_store::{Failure, Records, clock};
 
 /// Rows in an order that is the same in each run.
 type Rows = HashMap<Box<str>, Row, BuildHasherDefault<DefaultHasher>>;
@@ -16,6 +16,8 @@ type Rows = HashMap<Box<str>, Row, BuildHasherDefault<DefaultHasher>>;
 #[derive(Clone, Default)]
 pub(super) struct Server {
     rows: Rows,
+    /// What clients announce. A replica has it too.
+    pub(super) records: Records,
     /// What it has executed, since a moment ago. `None` if no replica needs it.
     log: Option<Log>,
     pub(super) is_down: bool,
@@ -58,11 +60,22 @@ impl Server {
     }
 
     /// The time by the clock of this server.
-    fn now(&self) -> Now {
+    pub(super) fn now(&self) -> Now {
         let now = clock::both();
         let drifted = i64::try_from(now.moment.as_micros()).unwrap_or(0) / 1_000 * self.drift / 1_000;
         let shift = |micros: u64| micros.saturating_add_signed(self.ahead + drifted);
         Now { moment: Moment::from_micros(shift(now.moment.as_micros())), wall: shift(now.wall) }
+    }
+
+    /// Fails if it executes nothing.
+    pub(super) fn check_ready(&self) -> Result<(), Failure> {
+        if self.is_loading {
+            return Err(Failure::unavailable("LOADING the data set is being loaded"));
+        }
+        if self.is_replica {
+            return Err(Failure::unavailable("READONLY a replica"));
+        }
+        Ok(())
     }
 
     /// Executes steps, as a master or not at all.
@@ -73,12 +86,7 @@ impl Server {
         steps: Vec<Step>,
         client: ClientId,
     ) -> Result<(Executed, Vec<OwnerId>), Failure> {
-        if self.is_loading {
-            return Err(Failure::unavailable("LOADING the data set is being loaded"));
-        }
-        if self.is_replica {
-            return Err(Failure::unavailable("READONLY a replica"));
-        }
+        self.check_ready()?;
         let (now, waiters) = (self.now(), self.fair_waiters(&steps));
         let executed = row::execute(&mut self.rows, &steps, now, client)?;
         let purged = self.purged(waiters, &steps);
@@ -131,7 +139,8 @@ impl Server {
         log.entries.truncate(count.saturating_sub(log.before));
         let mut rows = log.base.clone();
         log.entries.iter().for_each(|entry| entry.replay(&mut rows));
-        Self { rows, ahead: self.ahead, drift: self.drift, log: Some(log), ..Self::default() }
+        let records = self.records.clone();
+        Self { rows, records, ahead: self.ahead, drift: self.drift, log: Some(log), ..Self::default() }
     }
 
     /// The number of entries that were executed `ago` or earlier.
@@ -150,16 +159,22 @@ impl Server {
     /// Deletes all data.
     pub(super) fn lose_data(&mut self) {
         self.rows.clear();
+        self.records = Records::default();
         self.log = self.log.take().map(|_| Log::default());
     }
 
-    /// The keys that are held, in order.
-    pub(super) fn held(&mut self) -> Vec<String> {
+    /// The keys that are held or have waiters, in order. The next request for a lock removes dead ones.
+    pub(super) fn left(&mut self, ignores_dead_waiters: bool) -> Vec<String> {
         let now = self.now();
-        let held = self.rows.iter_mut().filter_map(|(key, row)| row.held_kind(now).map(|_| key.to_string()));
-        let mut held: Vec<_> = held.collect();
-        held.sort();
-        held
+        let is_left = |row: &mut Row| {
+            let has_waiters = !row.owners().waiters.is_empty();
+            let is_waiting = has_waiters && (!ignores_dead_waiters || row.remembered_kind(now).is_some());
+            is_waiting || row.held_kind(now).is_some()
+        };
+        let left = self.rows.iter_mut().filter_map(|(key, row)| is_left(row).then(|| key.to_string()));
+        let mut left: Vec<_> = left.collect();
+        left.sort();
+        left
     }
 }
 

@@ -2,13 +2,18 @@
 
 use std::fmt;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use turnlock_core::LockName;
 use turnlock_core::model::{Acquired, Released, Renewed, Reply, Step};
 use turnlock_core::planted::Bug;
-use turnlock_store::{Failure, FailureKind, ReplyFuture, Signals, StepOptions, StepReply, Store};
+use turnlock_core::{ClientId, LockName, Moment};
+use turnlock_store::{
+    Activity, ActivityRecord, ActivityScope, Directory, Failure, FailureKind, ReplyFuture, Signals,
+    StepOptions, StepReply, Store,
+};
 
+use super::server::Server;
 use super::world::{Replies, World};
 
 /// The store of one client.
@@ -75,5 +80,51 @@ impl Store for SimStore {
 
     fn attach(&self, signals: Weak<dyn Signals>) {
         self.world.attach(self.link, signals);
+    }
+
+    fn directory(&self) -> &dyn Directory {
+        self
+    }
+}
+
+/// The records of clients, by the clock of the server.
+impl Directory for SimStore {
+    fn write_client_record(
+        &self,
+        client: ClientId,
+        record: String,
+        lasts: Duration,
+        limit: Duration,
+    ) -> ReplyFuture<()> {
+        let write = move |server: &mut Server| {
+            let now = server.now().moment;
+            server.records.write_client_record(client, record.clone(), lasts, now);
+        };
+        Box::pin(Arc::clone(&self.world).ask(self.link, limit, write))
+    }
+
+    fn client_records(&self, clients: &[ClientId], limit: Duration) -> ReplyFuture<Vec<Option<String>>> {
+        let clients = clients.to_vec();
+        let read = move |server: &mut Server| server.records.client_records(&clients, server.now().moment);
+        Box::pin(Arc::clone(&self.world).ask(self.link, limit, read))
+    }
+
+    fn write_activity(
+        &self,
+        client: ClientId,
+        record: Option<ActivityRecord>,
+        limit: Duration,
+    ) -> ReplyFuture<Option<Moment>> {
+        let write = move |server: &mut Server| {
+            let now = server.now().moment;
+            server.records.write_activity(client, record.clone(), now);
+            Some(now)
+        };
+        Box::pin(Arc::clone(&self.world).ask(self.link, limit, write))
+    }
+
+    fn activity(&self, scope: ActivityScope, limit: Duration) -> ReplyFuture<Activity> {
+        let read = move |server: &mut Server| server.records.activity(scope, server.now().moment);
+        Box::pin(Arc::clone(&self.world).ask(self.link, limit, read))
     }
 }

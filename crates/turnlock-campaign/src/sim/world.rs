@@ -1,5 +1,7 @@
 //! The simulated network and servers.
 
+mod delays;
+mod directory;
 mod faults;
 
 use std::collections::BTreeMap;
@@ -15,6 +17,8 @@ use turnlock_core::model::{Reply, Step};
 use turnlock_core::{ClientId, Kind, LockName};
 use turnlock_store::simulation::Process;
 use turnlock_store::{Failure, FailureKind, Sent, Signals, StepOptions, clock};
+
+pub(super) use faults::Denial;
 
 use super::plan::Plan;
 use super::server::Server;
@@ -38,6 +42,8 @@ struct State {
     next_connection: u64,
     next_call: u64,
     calls: BTreeMap<u64, Call>,
+    /// When the last request arrives that was sent.
+    last_arrival: Instant,
     is_slow: bool,
     is_duplicating: bool,
     is_losing_messages: bool,
@@ -60,8 +66,8 @@ struct Link {
     /// Keys, with the number of subscriptions. `is_listening`: they reach the server.
     subscriptions: BTreeMap<String, u32>,
     is_listening: bool,
-    /// The server denies its requests.
-    is_denied: bool,
+    /// The requests that the server denies.
+    denial: Denial,
     is_dead: bool,
 }
 
@@ -114,6 +120,7 @@ impl World {
             next_connection: 1,
             next_call: 1,
             calls: BTreeMap::new(),
+            last_arrival: Instant::now(),
             is_slow: false,
             is_duplicating: false,
             is_losing_messages: false,
@@ -134,7 +141,7 @@ impl World {
             last_arrival: Instant::now(),
             subscriptions: BTreeMap::new(),
             is_listening: true,
-            is_denied: false,
+            denial: Denial::None,
             is_dead: false,
         });
         links.len() - 1
@@ -237,22 +244,15 @@ impl World {
         let id = state.next_call;
         state.next_call += 1;
         state.calls.insert(id, Call { link, connection, reply });
-        let mut arrival = Instant::now() + state.delay();
-        if let Some(end) = state.black_hole {
-            arrival = arrival.max(end);
-        }
-        arrival = arrival.max(state.links[link].last_arrival);
-        state.links[link].last_arrival = arrival;
+        let arrival = state.arrival(link);
         // No copy of a request about permits without owners may be under way when it is forgotten.
         let can_copy = steps.iter().all(|step| !matches!(step.kind(), Kind::Semaphore | Kind::Latch));
-        let is_copied = state.is_duplicating && can_copy && state.rng.u8(..4) == 0;
-        // Some copies arrive after all leases of the run.
-        let late = ms(if state.rng.bool() { state.rng.u64(..200) } else { state.rng.u64(..90_000) });
+        let copy = state.copy_of(arrival, can_copy);
         drop(state);
-        if is_copied {
+        if let Some(copied) = copy {
             let (world, steps) = (Arc::clone(self), steps.clone());
             tokio::spawn(async move {
-                sleep_until(arrival + late).await;
+                sleep_until(copied).await;
                 world.0.lock().execute(&world, link, steps);
             });
         }
@@ -339,11 +339,6 @@ impl World {
 }
 
 impl State {
-    fn delay(&mut self) -> Duration {
-        let longest = if self.is_slow { self.delay_ms * 40 } else { self.delay_ms };
-        ms(self.rng.u64(1..=longest))
-    }
-
     /// The server that a link reaches.
     fn server(&mut self, link: usize) -> &mut Server {
         match &mut self.old_master {
@@ -371,12 +366,12 @@ impl State {
         link: usize,
         steps: Vec<Step>,
     ) -> Option<Result<(Vec<Result<Reply, Failure>>, u32), Failure>> {
-        let Link { client, is_denied, .. } = self.links[link];
+        let Link { client, denial, .. } = self.links[link];
         let server = self.server(link);
         if server.is_down {
             return None;
         }
-        if is_denied {
+        if denial.covers(&steps) {
             return Some(Err(denied()));
         }
         let (executed, purged) = match server.execute(steps, client) {

@@ -1,6 +1,7 @@
 use std::time::Duration;
 
-use tokio::time::timeout;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use turnlock::{Error, Guard, LostReason, MultiGuard, Permits};
 use turnlock_core::Moment;
 
@@ -56,8 +57,8 @@ impl Held {
     }
 
     /// Acquires it once more, where that is possible.
-    pub(super) async fn reenter(&self, limit: Duration) -> Option<Guard> {
+    pub(super) fn reenter(&self) -> Option<BoxFuture<'_, Result<Guard, Error>>> {
         let Self::Guard(guard) = self else { return None };
-        timeout(limit, guard.reenter()).await.ok()?.ok()
+        Some(guard.reenter().boxed())
     }
 }

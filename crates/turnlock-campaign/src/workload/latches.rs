@@ -1,7 +1,10 @@
 use fastrand::Rng;
+use futures_util::FutureExt;
 use tokio::time::sleep;
 use turnlock::{Error, Latch};
+use turnlock_core::error_chain;
 
+use super::cancel::{Cancel, unless_cancelled};
 use super::{ShutDown, Workload, ms};
 use crate::history::{LONGEST_EFFECT_MS, LatchAction, What};
 
@@ -17,7 +20,8 @@ impl Workload {
             1 | 2 => LatchAction::CountDown,
             _ => LatchAction::Wait { ms: rng.u64(..2 * self.watchdog_ms) },
         };
-        self.act(lock, action).await
+        let cancel = Cancel::draw(self.watchdog_ms, rng);
+        self.act(lock, action, cancel).await
     }
 
     /// Counts a latch down to zero, and waits for it.
@@ -27,24 +31,31 @@ impl Workload {
         for _ in 0..100 {
             match latch.count().await {
                 Ok(0) => break,
-                Ok(_) => drop(self.act(lock, LatchAction::CountDown).await),
+                Ok(_) => drop(self.act(lock, LatchAction::CountDown, None).await),
                 Err(_) => sleep(ms(100)).await,
             }
         }
-        let _ = self.act(lock, LatchAction::Wait { ms: LONGEST_EFFECT_MS }).await;
+        let _ = self.act(lock, LatchAction::Wait { ms: LONGEST_EFFECT_MS }, None).await;
     }
 
-    /// Performs an operation, and records it.
-    async fn act(&self, lock: usize, action: LatchAction) -> Result<(), ShutDown> {
+    /// Performs an operation, unless it is cancelled, and records it.
+    async fn act(&self, lock: usize, action: LatchAction, cancel: Option<Cancel>) -> Result<(), ShutDown> {
         let (op, latch) = (self.recorder.next_op(), self.latch(lock));
         self.record(What::Latch { op, lock, action });
-        let outcome = match action {
-            LatchAction::Set { count } => latch.try_set_count(count).await,
-            LatchAction::CountDown => latch.count_down().await.map(|_| true),
-            LatchAction::Wait { ms: time } => latch.wait_for(ms(time)).await,
+        let acting = async {
+            match action {
+                LatchAction::Set { count } => latch.try_set_count(count).await,
+                LatchAction::CountDown => latch.count_down().await.map(|_| true),
+                LatchAction::Wait { ms: time } => latch.wait_for(ms(time)).await,
+            }
         };
-        let is_shut_down = matches!(outcome, Err(Error::ShuttingDown));
-        self.record(What::LatchDone { op, outcome: outcome.ok() });
+        let outcome = unless_cancelled(acting.boxed(), cancel).await;
+        let is_shut_down = matches!(outcome, Some(Err(Error::ShuttingDown)));
+        let (outcome, error) = match outcome {
+            Some(Err(error)) if !is_shut_down => (None, Some(error_chain(&error))),
+            outcome => (outcome.and_then(Result::ok), None),
+        };
+        self.record(What::LatchDone { op, outcome, error });
         if is_shut_down { Err(ShutDown) } else { Ok(()) }
     }
 }

@@ -1,55 +1,31 @@
 //! What the tasks of a process do: they acquire locks in many ways, hold them, and release them.
 
+mod cancel;
+mod gate;
 mod held;
 mod latches;
+mod losses;
+mod request;
+mod requests;
 
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use fastrand::Rng;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::sync::watch;
-use tokio::time::{sleep, timeout};
-use turnlock::{Client, Error, Lock, MultiLock, Owner, RedLock, TryAcquire};
+use tokio::time::sleep;
+use turnlock::{Client, Error, Guard, Owner, TryAcquire};
 use turnlock_core::error_chain;
 
 use crate::history::{LONGEST_EFFECT_MS, LockInfo, LockKind, Mode, ReleaseBy, Wait, What};
 use crate::recorder::Recorder;
+use cancel::{Cancel, unless_cancelled};
+pub(crate) use gate::Gate;
+use gate::Passed;
 use held::Held;
-
-/// Acquires a lock, or several, of any kind.
-macro_rules! acquire_lock {
-    ($lock:expr, $wait:expr, $held:expr) => {{
-        let (lock, wait) = ($lock, $wait);
-        async move {
-            let outcome = match wait {
-                Wait::No => lock.try_lock().await?,
-                Wait::For { ms: time } => lock.try_lock_for(ms(time)).await?,
-                Wait::Endless => TryAcquire::Acquired(lock.lock().await?),
-            };
-            Ok(outcome.map($held))
-        }
-        .boxed()
-    }};
-}
-
-/// Acquires permits of a semaphore of any kind.
-macro_rules! acquire_permits {
-    ($semaphore:expr, $permits:expr, $wait:expr) => {{
-        let (semaphore, permits, wait) = ($semaphore, $permits, $wait);
-        async move {
-            let outcome = match wait {
-                Wait::No => semaphore.try_acquire(permits).await?,
-                Wait::For { ms: time } => semaphore.try_acquire_for(permits, ms(time)).await?,
-                Wait::Endless => TryAcquire::Acquired(semaphore.acquire(permits).await?),
-            };
-            Ok(outcome.map(Held::Permits))
-        }
-        .boxed()
-    }};
-}
+use request::Request;
 
 /// The tasks of one process.
 #[derive(Clone, Debug)]
@@ -67,21 +43,12 @@ pub(crate) struct Workload {
     pub(crate) watchdog_ms: u64,
     /// How many of 100 holds last long. Short ones make many acquisitions.
     pub(crate) long_holds: u8,
+    /// How many of 100 holders acquire another lock meanwhile.
+    pub(crate) nested: u8,
+    /// Decides who may wait for another lock against the order of the locks. Without one, no task does without a limit.
+    pub(crate) gate: Option<Arc<Gate>>,
     /// Whether the last faults are over, and tasks end.
     pub(crate) is_ending: watch::Receiver<bool>,
-}
-
-/// One way to acquire a lock.
-#[derive(Clone, Copy, Debug)]
-struct Request {
-    lock: usize,
-    /// Another lock, which is acquired together with the first.
-    also: Option<usize>,
-    mode: Mode,
-    permits: u32,
-    wait: Wait,
-    lease_ms: Option<u64>,
-    owner_number: Option<usize>,
 }
 
 /// Acquired locks, with the number of the acquire of each.
@@ -155,61 +122,104 @@ impl Workload {
         if self.locks[request.lock].kind == LockKind::Latch {
             return self.use_latch(request.lock, rng).await;
         }
-        // Cancelled after some time, or after some polls.
-        let cancel = match rng.u8(..8) {
-            0 => Some(Cancel::After(ms(rng.u64(..self.watchdog_ms)))),
-            1 => Some(Cancel::AfterPolls(rng.usize(1..8))),
-            _ => None,
-        };
-        let Some(acquired) = self.acquire(request, cancel).await? else { return Ok(()) };
-        let lease = request.lease_ms.unwrap_or(self.watchdog_ms);
-        let hold_for = match rng.u8(..100) {
-            number if number >= self.long_holds => rng.u64(..20),
-            number if number % 3 > 0 => rng.u64(..lease),
-            _ => rng.u64(..lease * 3),
-        };
-        let reenters = rng.u8(..5) == 0;
-        let by = match rng.u8(..8) {
-            0..=2 => ReleaseBy::Drop,
-            3 => ReleaseBy::CancelledUnlock,
-            4 if self.can_unlock_after(request) => ReleaseBy::UnlockAfter { ms: rng.u64(1_000..3_000) },
-            _ => ReleaseBy::Unlock,
-        };
-        let inner = if reenters { acquired.held.reenter(ms(self.watchdog_ms)).await } else { None };
-        if inner.is_some() {
-            self.record_count(&acquired, request, 2).await;
-        }
-        self.write(&acquired, request);
-        let lost = tokio::select! {
-            biased;
-            reason = acquired.held.lost() => Some(reason),
-            () = sleep(ms(hold_for)) => None,
-            () = self.until_ending() => None,
-        };
-        if let Some(reason) = lost {
-            let valid_until = self.recorder.at(acquired.held.valid_until());
-            for &op in &acquired.ops {
-                self.record(What::Lost { op, reason: reason.to_string(), valid_until });
-            }
+        let may_nest = self.nested > 0 && rng.u8(..100) < self.nested;
+        self.perform(request, None, may_nest, rng).await
+    }
+
+    /// Acquires as a request says, holds it, and releases it. Meanwhile it may acquire another lock in the same way.
+    fn perform<'a>(
+        &'a self,
+        request: Request,
+        passed: Option<Passed>,
+        may_nest: bool,
+        rng: &'a mut Rng,
+    ) -> BoxFuture<'a, Result<(), ShutDown>> {
+        async move {
+            let cancel = Cancel::draw(self.watchdog_ms, rng);
+            let Some(acquired) = self.acquire(request, cancel).await? else { return Ok(()) };
+            // It waits no longer.
+            drop(passed);
+            let lease = request.lease_ms.unwrap_or(self.watchdog_ms);
+            let hold_for = match rng.u8(..100) {
+                number if number >= self.long_holds => rng.u64(..20),
+                number if number % 3 > 0 => rng.u64(..lease),
+                _ => rng.u64(..lease * 3),
+            };
+            let reenters = rng.u8(..5) == 0;
+            let by = match rng.u8(..8) {
+                0..=2 => ReleaseBy::Drop,
+                3 => ReleaseBy::CancelledUnlock,
+                4 if self.can_unlock_after(request) => {
+                    let ms = rng.u64(1_000..3_000);
+                    if rng.u8(..8) == 0 {
+                        ReleaseBy::CancelledUnlockAfter { ms }
+                    } else {
+                        ReleaseBy::UnlockAfter { ms }
+                    }
+                }
+                _ => ReleaseBy::Unlock,
+            };
+            let mut is_lost = false;
+            let reentering =
+                async { if reenters { self.reenter(&acquired, request, rng).await } else { None } };
+            let inner = self.while_held(&acquired, &mut is_lost, reentering).await;
+            self.write(&acquired, request);
+            let nested = if may_nest { self.nested_request(request, rng) } else { None };
+            let outcome = if let Some((other, passed)) = nested {
+                let performing = self.perform(other, passed, false, rng);
+                self.while_held(&acquired, &mut is_lost, performing).await
+            } else {
+                is_lost = is_lost || self.hold(&acquired, ms(hold_for)).await;
+                Ok(())
+            };
             // A holder that was not told writes with its old token.
-            if rng.bool() {
+            if is_lost && rng.bool() {
                 self.write(&acquired, request);
             }
+            if let Some(inner) = inner {
+                // The first guard still holds it.
+                if rng.bool() {
+                    drop(inner);
+                } else {
+                    let was_lost = is_lost;
+                    let unlocking = async {
+                        if inner.unlock().await.is_ok() && !was_lost {
+                            self.record_count(&acquired, request, 1, false).await;
+                        }
+                    };
+                    self.while_held(&acquired, &mut is_lost, unlocking).await;
+                }
+            }
+            self.release(acquired, by, rng).await;
+            outcome
         }
-        if let Some(inner) = inner {
-            // The first guard still holds it.
-            let is_released = if rng.bool() {
-                drop(inner);
-                false
-            } else {
-                inner.unlock().await.is_ok()
-            };
-            if is_released && lost.is_none() {
-                self.record_count(&acquired, request, 1).await;
+        .boxed()
+    }
+
+    /// Holds it for a while. Returns `true` if it is lost before.
+    async fn hold(&self, acquired: &Acquired, time: Duration) -> bool {
+        tokio::select! {
+            biased;
+            () = self.record_loss(acquired) => true,
+            () = sleep(time) => false,
+            () = self.until_ending() => false,
+        }
+    }
+
+    /// Acquires it once more, where that is possible, and records the count.
+    async fn reenter(&self, acquired: &Acquired, request: Request, rng: &mut Rng) -> Option<Guard> {
+        let cancel = Cancel::draw(self.watchdog_ms, rng).unwrap_or(Cancel::After(ms(self.watchdog_ms)));
+        match unless_cancelled(acquired.held.reenter()?, Some(cancel)).await {
+            Some(Ok(guard)) => {
+                self.record_count(acquired, request, 2, false).await;
+                Some(guard)
+            }
+            Some(Err(_)) => None,
+            None => {
+                self.record_count(acquired, request, 1, true).await;
+                None
             }
         }
-        self.release(acquired, by, rng).await;
-        Ok(())
     }
 
     /// Waits until the run ends.
@@ -225,7 +235,9 @@ impl Workload {
     }
 
     /// Records how often the owner holds the lock, with the count on the store if that can be read.
-    async fn record_count(&self, acquired: &Acquired, request: Request, count: u32) {
+    ///
+    /// In doubt: the last reentry was cancelled, and may count.
+    async fn record_count(&self, acquired: &Acquired, request: Request, count: u32, in_doubt: bool) {
         // Other holds of an explicit owner count too.
         let stored = match &acquired.held {
             Held::Guard(guard) if request.owner_number.is_none() => {
@@ -237,7 +249,7 @@ impl Workload {
             }
             _ => None,
         };
-        self.record(What::Count { op: acquired.ops[0], count, stored });
+        self.record(What::Count { op: acquired.ops[0], count, stored, in_doubt });
     }
 
     /// Writes with the token of a fenced lock.
@@ -254,32 +266,6 @@ impl Workload {
         }
     }
 
-    fn request(&self, rng: &mut Rng) -> Request {
-        let lock = rng.usize(..self.locks.len());
-        let info = &self.locks[lock];
-        let mode = match info.kind {
-            LockKind::ReadWrite if rng.u8(..5) > 1 => Mode::Shared,
-            _ => Mode::Exclusive,
-        };
-        let permits = if info.kind.is_semaphore() { rng.u32(1..=info.permits) } else { 1 };
-        let wait = match rng.u8(..10) {
-            0..=4 => Wait::Endless,
-            5..=7 => Wait::For { ms: rng.u64(..2 * self.watchdog_ms) },
-            _ => Wait::No,
-        };
-        let is_fixed = !info.kind.is_unleased() && rng.u8(..4) == 0;
-        let lease_ms = is_fixed.then(|| rng.u64(1_000..=3_000));
-        let also = rng.usize(..self.locks.len());
-        let is_group = info.kind.is_lock() && rng.u8(..8) == 0;
-        let also = Some(also).filter(|also| is_group && *also != lock && self.locks[*also].kind.is_lock());
-        // Plain locks cannot be reentered, and an owner that reads cannot write.
-        let can_reenter = info.kind.is_lock() && !matches!(info.kind, LockKind::Plain | LockKind::ReadWrite);
-        let has_owner = also.is_none() && can_reenter;
-        let owner_number = (has_owner && rng.u8(..8) == 0 && !self.owners.is_empty())
-            .then(|| rng.usize(..self.owners.len()));
-        Request { lock, also, mode, permits, wait, lease_ms, owner_number }
-    }
-
     /// Acquires a lock, and records it.
     async fn acquire(&self, request: Request, cancel: Option<Cancel>) -> Result<Option<Acquired>, ShutDown> {
         let Request { lock, also, mode, permits, wait, lease_ms, owner_number } = request;
@@ -292,11 +278,7 @@ impl Workload {
         });
         let ops: Vec<_> = ops.collect();
         let acquiring = self.acquiring(request);
-        let outcome = match cancel {
-            None => Some(acquiring.await),
-            Some(Cancel::After(time)) => timeout(time, acquiring).await.ok(),
-            Some(Cancel::AfterPolls(polls)) => drop_after(acquiring, polls).await,
-        };
+        let outcome = unless_cancelled(acquiring, cancel).await;
         let record_each = |what: &dyn Fn(u64) -> What| ops.iter().for_each(|op| self.record(what(*op)));
         match outcome {
             None => record_each(&|op| What::Cancelled { op }),
@@ -318,61 +300,6 @@ impl Workload {
         Ok(None)
     }
 
-    /// The handle of a lock that is not a semaphore.
-    fn lock(&self, lock: usize, mode: Mode) -> Lock {
-        let (client, info) = (self.client(), &self.locks[lock]);
-        let name = &info.name;
-        match info.kind {
-            LockKind::Fair => client.fair_lock(name),
-            LockKind::Fenced => client.fenced_lock(name),
-            LockKind::Spin => client.spin_lock(name),
-            LockKind::Plain => client.plain_lock(name),
-            LockKind::ReadWrite if mode == Mode::Shared => client.read_write_lock(name).reader(),
-            LockKind::ReadWrite => client.read_write_lock(name).writer(),
-            _ => client.lock(name),
-        }
-        .with_replicas(self.replicas)
-    }
-
-    fn acquiring(&self, request: Request) -> BoxFuture<'static, Result<TryAcquire<Held>, Error>> {
-        let Request { lock, also, mode, permits, wait, lease_ms, owner_number } = request;
-        let info = &self.locks[lock];
-        let (client, name) = (self.client(), &info.name);
-        let with_lease = |lock: Lock| match lease_ms {
-            Some(lease) => lock.with_lease(ms(lease)),
-            None => lock,
-        };
-        match info.kind {
-            LockKind::Semaphore => {
-                let semaphore = client.semaphore(name).with_replicas(self.replicas);
-                return acquire_permits!(semaphore, permits, wait);
-            }
-            LockKind::Permits => {
-                let semaphore = client.permit_semaphore(name).with_replicas(self.replicas);
-                let semaphore = lease_ms.map_or(semaphore.clone(), |lease| semaphore.with_lease(ms(lease)));
-                return acquire_permits!(semaphore, permits, wait);
-            }
-            LockKind::RedLock => {
-                let members = self.clients.iter().map(|client| with_lease(client.lock(name)));
-                return match RedLock::new(members) {
-                    Ok(lock) => acquire_lock!(lock, wait, Held::Group),
-                    Err(error) => std::future::ready(Err(error)).boxed(),
-                };
-            }
-            _ => {}
-        }
-        if let Some(also) = also {
-            let members = [self.lock(lock, mode), self.lock(also, Mode::Exclusive)].map(with_lease);
-            return match MultiLock::new(members) {
-                Ok(lock) => acquire_lock!(lock, wait, Held::Group),
-                Err(error) => std::future::ready(Err(error)).boxed(),
-            };
-        }
-        let lock = with_lease(self.lock(lock, mode));
-        let lock = owner_number.map_or(lock.clone(), |number| lock.with_owner(&self.owners[number]));
-        acquire_lock!(lock, wait, Held::Guard)
-    }
-
     /// Releases what is held, and records it.
     async fn release(&self, Acquired { ops, held }: Acquired, by: ReleaseBy, rng: &mut Rng) {
         let valid_until = self.recorder.at(held.valid_until());
@@ -386,13 +313,28 @@ impl Workload {
             }
             ReleaseBy::Unlock => held.unlock().await.err(),
             ReleaseBy::UnlockAfter { ms: time } => held.unlock_after(ms(time)).await.err(),
-            ReleaseBy::CancelledUnlock => match drop_after(held.unlock().boxed(), rng.usize(..4)).await {
-                None => None,
-                Some(outcome) => outcome.err(),
-            },
+            ReleaseBy::CancelledUnlock => self.end(held.unlock().boxed(), rng).await,
+            ReleaseBy::CancelledUnlockAfter { ms: time } => {
+                self.end(held.unlock_after(ms(time)).boxed(), rng).await
+            }
         };
         for op in ops {
             self.record(What::Released { op, error: error.as_ref().map(ToString::to_string) });
+        }
+    }
+
+    /// Polls a release a few times, and drops it. Returns its error.
+    async fn end(&self, releasing: BoxFuture<'_, Result<(), Error>>, rng: &mut Rng) -> Option<Error> {
+        unless_cancelled(releasing, Some(Cancel::AfterPolls(rng.usize(..4)))).await?.err()
+    }
+
+    /// Records what its clients take for a deadlock. A store that does not reply is a fault of the run.
+    pub(crate) async fn record_deadlocks(&self) {
+        for client in &self.clients {
+            let found = client.deadlocks().await.unwrap_or_default();
+            for deadlock in found.iter().filter(|deadlock| deadlock.is_certain) {
+                self.record(What::Deadlock { text: deadlock.to_string() });
+            }
         }
     }
 
@@ -404,23 +346,3 @@ impl Workload {
 /// The client accepts no requests any more.
 #[derive(Debug)]
 struct ShutDown;
-
-/// When an acquire is cancelled.
-#[derive(Clone, Copy, Debug)]
-enum Cancel {
-    After(Duration),
-    AfterPolls(usize),
-}
-
-/// Polls a future so often, and drops it if it is not ready then.
-async fn drop_after<T>(mut future: BoxFuture<'_, T>, mut polls: usize) -> Option<T> {
-    std::future::poll_fn(|context| match future.as_mut().poll(context) {
-        Poll::Ready(value) => Poll::Ready(Some(value)),
-        Poll::Pending if polls == 0 => Poll::Ready(None),
-        Poll::Pending => {
-            polls -= 1;
-            Poll::Pending
-        }
-    })
-    .await
-}

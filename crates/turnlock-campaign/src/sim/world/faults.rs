@@ -4,8 +4,29 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use turnlock_core::LockName;
+use turnlock_core::model::Step;
 
 use super::{Call, Delivered, World, ms};
+use crate::sim::plan::MOST_AHEAD;
+
+/// The requests of a client that the server denies.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(in crate::sim) enum Denial {
+    None,
+    All,
+    /// Those that set a lease, as of a user who may not call `PEXPIRE`.
+    SetLease,
+}
+
+impl Denial {
+    pub(super) fn covers(self, steps: &[Step]) -> bool {
+        match self {
+            Self::None => false,
+            Self::All => true,
+            Self::SetLease => steps.iter().any(|step| matches!(step, Step::SetLease { .. })),
+        }
+    }
+}
 
 /// What happens to the servers and the network.
 impl World {
@@ -58,7 +79,7 @@ impl World {
         self.set_duplicating(false);
         self.set_losing_messages(false);
         self.set_loading(false);
-        self.live_links().into_iter().for_each(|link| self.set_denied(link, false));
+        self.live_links().into_iter().for_each(|link| self.set_denial(link, Denial::None));
         self.set_replica(false);
         self.freeze_replica(false);
         self.set_down(false);
@@ -109,9 +130,9 @@ impl World {
         self.0.lock().master.is_loading = yes;
     }
 
-    /// The server denies the requests of this client.
-    pub(in crate::sim) fn set_denied(&self, link: usize, yes: bool) {
-        self.0.lock().links[link].is_denied = yes;
+    /// The server denies requests of this client.
+    pub(in crate::sim) fn set_denial(&self, link: usize, denial: Denial) {
+        self.0.lock().links[link].denial = denial;
     }
 
     pub(in crate::sim) fn set_down(&self, yes: bool) {
@@ -134,10 +155,11 @@ impl World {
         state.frozen_replica = None;
     }
 
-    /// Sets the clock of the server, which stays within half a minute of the right time.
+    /// Sets the clock of the server, which stays near the right time.
     pub(in crate::sim) fn step_clock(&self, micros: i64) {
+        let most = i64::try_from(MOST_AHEAD.as_micros()).unwrap_or(i64::MAX);
         let ahead = &mut self.0.lock().master.ahead;
-        *ahead = (*ahead + micros).clamp(-30_000_000, 30_000_000);
+        *ahead = (*ahead + micros).clamp(-most, most);
     }
 
     /// The master refuses writes until it is promoted again.
@@ -176,8 +198,13 @@ impl World {
         self.0.lock().master.available(name)
     }
 
-    /// The keys that are held.
-    pub(in crate::sim) fn held(&self) -> Vec<String> {
-        self.0.lock().master.held()
+    /// The keys that are held or have waiters.
+    pub(in crate::sim) fn left(&self, ignores_dead_waiters: bool) -> Vec<String> {
+        self.0.lock().master.left(ignores_dead_waiters)
+    }
+
+    /// When the last request arrives that was sent.
+    pub(in crate::sim) fn last_arrival(&self) -> Instant {
+        self.0.lock().last_arrival
     }
 }
