@@ -13,6 +13,8 @@ use turnlock::acl::Primitive;
 
 use crate::bench_arguments::BenchArguments;
 use crate::completers;
+#[cfg(feature = "dashboard")]
+use crate::dashboard_arguments::DashboardArguments;
 use crate::duration;
 use crate::hold_arguments::HoldArguments;
 use crate::list_arguments::ListArguments;
@@ -65,6 +67,9 @@ pub(crate) enum Command {
     Show(ShowArguments),
     #[command(display_name = "turnlock")]
     Watch(WatchArguments),
+    #[cfg(feature = "dashboard")]
+    #[command(display_name = "turnlock")]
+    Dashboard(DashboardArguments),
     #[command(display_name = "turnlock", override_usage = "turnlock unlock --force [OPTIONS] NAME")]
     Unlock(UnlockArguments),
     #[command(display_name = "turnlock")]
@@ -83,9 +88,11 @@ pub(crate) enum Command {
 
 /// List locks and their holders
 ///
-/// Lists locks of all kinds and permit semaphores. Semaphores and latches are plain numbers on the store and cannot be
+/// Lists held locks of all kinds, permit semaphores of which permits are held, and every name that a turnlock client has waited
+/// for since a second or longer, of any kind. Other semaphores and latches are plain numbers on the store and cannot be
 /// distinguished from other data: use show with their names. The store is scanned in small steps and is not blocked.
 #[derive(Args, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of the command line")]
 pub(crate) struct LsArguments {
     /// Pattern of the names: * matches any text, ? one character, [ab] one of these characters; a backslash escapes the
     /// next character
@@ -99,6 +106,12 @@ pub(crate) struct LsArguments {
     /// All columns, also if lines are longer than the terminal is wide
     #[arg(long, conflicts_with = "json")]
     pub(crate) wide: bool,
+    /// A row for each waiter below the holders: its host, process id, label and task, and for how long it waits
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) waiters: bool,
+    /// List tasks that wait for each other instead of locks; the exit code is 1 if there is a certain deadlock
+    #[arg(long, conflicts_with_all = ["limit", "sort", "holder", "older_than", "kind", "wide", "waiters"])]
+    pub(crate) deadlocks: bool,
 }
 
 /// Show one lock: its holders, lease and queue
@@ -258,6 +271,7 @@ mod tests {
             "ls",
             "show",
             "watch",
+            "dashboard",
             "unlock",
             "doctor",
             "status",
@@ -305,6 +319,13 @@ mod tests {
             "--limit=0",
             "--limit",
             "--interval",
+            "--listen=0.0.0.0:0",
+            "--listen",
+            "--host",
+            "--token-file",
+            "--tls-cert=a",
+            "--tls-key",
+            "--allow-unlock",
             "--names",
             "--user",
             "--for=lock,fair-lock",

@@ -28,8 +28,17 @@ pub(crate) struct ListArguments {
 }
 
 /// The kinds that a list can have, as it names them.
-pub(crate) const KIND_NAMES: [&str; 7] =
-    ["lock", "fair-lock", "fenced-lock", "spin-lock", "plain-lock", "read-write-lock", "permit-semaphore"];
+pub(crate) const KIND_NAMES: [&str; 9] = [
+    "lock",
+    "fair-lock",
+    "fenced-lock",
+    "spin-lock",
+    "plain-lock",
+    "read-write-lock",
+    "permit-semaphore",
+    "semaphore",
+    "latch",
+];
 
 /// The order of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

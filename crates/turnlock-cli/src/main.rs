@@ -5,6 +5,8 @@ mod bench_arguments;
 mod commands;
 mod completers;
 mod completion;
+#[cfg(feature = "dashboard")]
+mod dashboard_arguments;
 mod duration;
 mod escape;
 mod exit_code;
@@ -72,6 +74,8 @@ async fn dispatch(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Command::Ls(ls) => commands::ls(&store, ls).await,
         Command::Show(show) => commands::show(&store, show).await,
         Command::Watch(watch) => commands::watch(&store, watch).await,
+        #[cfg(feature = "dashboard")]
+        Command::Dashboard(dashboard) => commands::dashboard(&store, dashboard).await,
         Command::Unlock(unlock) => commands::unlock(&store, unlock).await,
         Command::Doctor(doctor) => commands::doctor(&store, doctor).await,
         Command::Status(status) => commands::status(&store, status).await,

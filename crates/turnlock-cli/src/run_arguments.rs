@@ -1,4 +1,5 @@
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -21,6 +22,10 @@ pub(crate) struct RunArguments {
     /// If given, also the time between a forwarded TERM or INT and KILL
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, help_heading = "Lifetime")]
     pub(crate) kill_after: Option<Duration>,
+    /// Write how the run went to FILE when it ends, for the text file collector of node_exporter: see the manual, monitoring.
+    /// The file is replaced as a whole. Jobs under one lock need a --label and a FILE each
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, help_heading = "Output")]
+    pub(crate) metrics_file: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) flock: FlockArguments,
     /// Run this text with $SHELL -c, or with /bin/sh -c if SHELL is not set, instead of COMMAND

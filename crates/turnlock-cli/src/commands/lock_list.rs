@@ -32,9 +32,12 @@ pub(super) fn sort<L: Borrow<LockView>>(locks: &mut [L], by: SortBy) {
     let since = |lock: &LockView| lock.holders.iter().filter_map(|holder| holder.since).min();
     match by {
         SortBy::Name => {}
-        SortBy::Age => locks.sort_by_key(|lock| (since(lock.borrow()).is_none(), since(lock.borrow()))),
+        SortBy::Age => locks.sort_by_cached_key(|lock| {
+            let since = since(lock.borrow());
+            (since.is_none(), since)
+        }),
         SortBy::Ttl => locks.sort_by_key(|lock| (lock.borrow().ttl.is_none(), lock.borrow().ttl)),
-        SortBy::Waiters => locks.sort_by_key(|lock| Reverse(lock.borrow().queue.len())),
+        SortBy::Waiters => locks.sort_by_cached_key(|lock| Reverse(lock.borrow().waiting())),
     }
 }
 

@@ -1,11 +1,14 @@
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, SystemTime};
 
-use serde::{Serialize, Serializer};
-use turnlock::{Client, Error, Holder, Identity, Inspection, Kind, OwnerId, Role};
+use serde::Serialize;
+use turnlock::{Client, Error, Holder, Identity, Inspection, OwnerId, Role};
 
+use super::fields::{kind_name, millis, timestamp};
 use super::owner_name;
+use super::wait_view::WaitView;
 use crate::escape::escape;
-use crate::timestamp::{kept_until, rfc_3339};
+use crate::timestamp::kept_until;
 
 /// The state of one lock, as printed by `ls`, `show` and `watch`.
 ///
@@ -20,6 +23,8 @@ pub(super) struct LockView {
     #[serde(rename = "ttl_ms", serialize_with = "millis")]
     pub(super) ttl: Option<Duration>,
     pub(super) queue: Vec<WaiterView>,
+    /// The waiters that have announced themselves, those that wait longest first.
+    pub(super) waiters: Vec<WaitView>,
     pub(super) token: Option<u64>,
     pub(super) available: Option<i64>,
 }
@@ -44,6 +49,11 @@ pub(super) struct HolderView {
     pub(super) kept_until: Option<SystemTime>,
     #[serde(rename = "ttl_ms", serialize_with = "millis")]
     pub(super) ttl: Option<Duration>,
+    /// It seems to make no progress.
+    pub(super) stuck: bool,
+    /// The task or thread that acquired it.
+    pub(super) task: Option<String>,
+    pub(super) call_site: Option<String>,
 }
 
 /// A waiter in the queue of a fair lock.
@@ -69,6 +79,18 @@ impl LockView {
         Ok(inspections.into_iter().map(|lock| Self::new(lock, || identities.next().flatten())).collect())
     }
 
+    /// Queries one name. If it is not in use, there may be waiters all the same, as for a semaphore that was never set.
+    pub(super) async fn query(client: &Client, name: &str) -> Result<Self, Error> {
+        let inspection = client.inspect(name).await?;
+        if let Some(lock) = Self::load(client, inspection.into_iter().collect()).await?.pop() {
+            return Ok(lock);
+        }
+        // Who may not read the announced waits sees none of them, as for a lock that is held.
+        let waits = client.waits().await.map_or_else(|_| Vec::new(), |waits| waits.waiters);
+        let waiters = waits.iter().filter(|waiter| waiter.name == name).map(WaitView::new).collect();
+        Ok(Self { waiters, ..Self::absent(name) })
+    }
+
     fn new(inspection: Inspection, mut next_identity: impl FnMut() -> Option<Identity>) -> Self {
         let locked = inspection.is_locked();
         Self {
@@ -85,6 +107,7 @@ impl LockView {
                 .into_iter()
                 .map(|owner| WaiterView::new(&owner, next_identity()))
                 .collect(),
+            waiters: inspection.waiters.iter().map(WaitView::new).collect(),
             token: inspection.token,
             available: inspection.available,
             name: inspection.name,
@@ -100,6 +123,7 @@ impl LockView {
             holders: Vec::new(),
             ttl: None,
             queue: Vec::new(),
+            waiters: Vec::new(),
             token: None,
             available: None,
         }
@@ -115,13 +139,32 @@ impl LockView {
         let holders = |lock: &Self| -> Vec<_> {
             let holder = |holder: &HolderView| {
                 let identity = (holder.host.clone(), holder.label.clone());
-                (holder.owner.clone(), holder.count, holder.mode, identity, holder.kept_until)
+                (holder.owner.clone(), holder.count, holder.mode, identity, holder.kept_until, holder.stuck)
             };
             lock.holders.iter().map(holder).collect()
         };
+        let waiters = |lock: &Self| lock.waiters.iter().map(|wait| wait.owner.clone()).collect::<Vec<_>>();
         (self.kind, &self.queue, self.token, self.available)
             != (other.kind, &other.queue, other.token, other.available)
             || holders(self) != holders(other)
+            || waiters(self) != waiters(other)
+    }
+
+    /// The number of waiters: those in the queue, and others that have announced themselves.
+    pub(super) fn waiting(&self) -> usize {
+        self.queue.len() + self.unqueued().count()
+    }
+
+    /// The waiters in the queue of a fair lock, the next one first, each with what it has announced.
+    pub(super) fn queued(&self) -> impl Iterator<Item = (&WaiterView, Option<&WaitView>)> {
+        let announced: HashMap<_, _> = self.waiters.iter().map(|wait| (&*wait.owner, wait)).collect();
+        self.queue.iter().map(move |waiter| (waiter, announced.get(&*waiter.owner).copied()))
+    }
+
+    /// The announced waiters that are not in the queue of a fair lock.
+    pub(super) fn unqueued(&self) -> impl Iterator<Item = &WaitView> {
+        let queued: HashSet<_> = self.queue.iter().map(|waiter| &*waiter.owner).collect();
+        self.waiters.iter().filter(move |wait| !queued.contains(&*wait.owner))
     }
 }
 
@@ -139,10 +182,13 @@ impl HolderView {
             pid,
             label,
             started,
-            // The time recorded by the store takes precedence over the one that the client announced.
-            since: holder.since.or(announced),
+            // Exact, while what other clients announce regularly is measured again each time.
+            since: announced.or(holder.since),
             kept_until,
             ttl: holder.ttl,
+            stuck: holder.is_stuck,
+            task: holder.task.clone(),
+            call_site: holder.call_site.clone(),
         }
     }
 
@@ -154,7 +200,8 @@ impl HolderView {
             (Some(end), Some(label)) => format!("{} ({})", kept_until(end, now), escape(label)),
             (None, _) => {
                 let identity = owner_name::identity(self.host.as_deref(), self.pid, self.label.as_deref());
-                owner_name::short(identity.as_deref(), &self.owner)
+                let short = owner_name::short(identity.as_deref(), &self.owner);
+                if self.stuck { format!("{short} (stuck)") } else { short }
             }
         }
     }
@@ -170,21 +217,11 @@ impl WaiterView {
             }
         }
     }
-}
 
-/// The name of a kind in JSON and tables. The two sides of a read-write lock are one lock.
-fn kind_name(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Lock => "lock",
-        Kind::Spin => "spin-lock",
-        Kind::Fenced => "fenced-lock",
-        Kind::Fair => "fair-lock",
-        Kind::Read | Kind::Write => "read-write-lock",
-        Kind::Plain => "plain-lock",
-        Kind::Semaphore => "semaphore",
-        Kind::Permits => "permit-semaphore",
-        Kind::Latch => "latch",
-        _ => "unknown",
+    /// Formats the waiter in one line: its identity and a short id.
+    pub(super) fn line(&self) -> String {
+        let identity = owner_name::identity(self.host.as_deref(), self.pid, self.label.as_deref());
+        owner_name::short(identity.as_deref(), &self.owner)
     }
 }
 
@@ -198,19 +235,10 @@ fn mode_name(role: Role) -> &'static str {
     }
 }
 
-#[expect(clippy::ref_option, reason = "serde calls it with a reference to the field")]
-fn millis<S: Serializer>(time: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
-    let millis = time.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
-    millis.serialize(serializer)
-}
-
-#[expect(clippy::ref_option, reason = "serde calls it with a reference to the field")]
-fn timestamp<S: Serializer>(time: &Option<SystemTime>, serializer: S) -> Result<S::Ok, S::Error> {
-    time.map(rfc_3339).serialize(serializer)
-}
-
 #[cfg(test)]
 pub(super) mod tests {
+    use turnlock::Kind;
+
     use super::*;
 
     /// A held lock whose holder has an identity.
@@ -229,6 +257,9 @@ pub(super) mod tests {
                 since: Some(SystemTime::UNIX_EPOCH + Duration::from_millis(1_500)),
                 kept_until: None,
                 ttl: None,
+                stuck: false,
+                task: None,
+                call_site: None,
             }],
             ttl: Some(Duration::from_millis(28_400)),
             ..LockView::absent(name)
@@ -250,17 +281,26 @@ pub(super) mod tests {
                 "owner": "07070707-1707-4707-8707-070707070707:12", "count": 1, "mode": "exclusive",
                 "host": "web-1", "pid": 42, "label": "deploy.sh",
                 "started": "1970-01-01T00:00:00.000Z", "since": "1970-01-01T00:00:01.500Z",
-                "kept_until": null, "ttl_ms": null,
+                "kept_until": null, "ttl_ms": null, "stuck": false, "task": null, "call_site": null,
             }],
-            "ttl_ms": 28_400, "queue": [], "token": null, "available": null,
+            "ttl_ms": 28_400, "queue": [], "waiters": [], "token": null, "available": null,
         });
         assert_eq!(serde_json::to_value(held("orders")).unwrap(), expected);
     }
 
     #[test]
     fn a_list_can_be_filtered_by_every_kind_that_it_has() {
-        let kinds =
-            [Kind::Lock, Kind::Fair, Kind::Fenced, Kind::Spin, Kind::Plain, Kind::Read, Kind::Permits];
+        let kinds = [
+            Kind::Lock,
+            Kind::Fair,
+            Kind::Fenced,
+            Kind::Spin,
+            Kind::Plain,
+            Kind::Read,
+            Kind::Permits,
+            Kind::Semaphore,
+            Kind::Latch,
+        ];
         assert_eq!(kinds.map(kind_name), crate::list_arguments::KIND_NAMES);
     }
 

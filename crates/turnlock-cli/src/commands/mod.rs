@@ -1,8 +1,11 @@
-//! All commands except `run` and `hold`: `ls`, `show`, `watch`, `unlock`, `doctor`, `status`, `acl`, `bench`, `completions`, `man`.
+//! All commands except `run` and `hold`: `ls`, `show`, `watch`, `dashboard`, `unlock`, `doctor`, `status`, `acl`, `bench`, `completions`, `man`.
 
 mod acl;
 mod bench;
+#[cfg(feature = "dashboard")]
+mod dashboard;
 mod doctor;
+mod fields;
 mod lock_holders;
 mod lock_list;
 mod lock_view;
@@ -16,6 +19,7 @@ mod status;
 mod stop_signal;
 mod table;
 mod unlock;
+mod wait_view;
 mod watch;
 
 use std::io::Write;
@@ -28,6 +32,8 @@ use crate::{completion, store};
 
 pub(crate) use acl::acl;
 pub(crate) use bench::bench;
+#[cfg(feature = "dashboard")]
+pub(crate) use dashboard::dashboard;
 pub(crate) use doctor::doctor;
 pub(crate) use lock_holders::LockHolders;
 pub(crate) use ls::ls;

@@ -22,9 +22,7 @@ pub(super) const FIELD_WIDTH: usize = 8;
 /// `turnlock show`: prints all that is known of one lock.
 pub(crate) async fn show(store: &StoreArguments, arguments: ShowArguments) -> anyhow::Result<ExitCode> {
     let client = super::connect(store, Client::builder()).await?;
-    let inspection = client.inspect(&arguments.name).await?;
-    let lock = LockView::load(&client, inspection.into_iter().collect()).await?.pop();
-    let lock = lock.unwrap_or_else(|| LockView::absent(&arguments.name));
+    let lock = LockView::query(&client, &arguments.name).await?;
     let mut out = anstream::stdout().lock();
     if arguments.json {
         writeln!(out, "{}", json_line(&lock)?)?;
@@ -59,6 +57,16 @@ pub(super) fn fields(lock: &LockView, now: SystemTime) -> Vec<(&'static str, Str
             let held_for = format_short(now.duration_since(since).unwrap_or_default());
             fields.push(("", format!("since {}, for {held_for}", rfc_3339(since))));
         }
+        if holder.stuck {
+            let text = "seems to be stuck: held far longer than before, or its task blocks its thread";
+            fields.push(("", text.to_owned()));
+        }
+        let by = holder.task.as_ref().map(|task| format!("by {}", escape(task)));
+        let at = holder.call_site.as_ref().map(|at| format!("at {}", escape(at)));
+        let by_and_at: Vec<_> = by.into_iter().chain(at).collect();
+        if !by_and_at.is_empty() {
+            fields.push(("", by_and_at.join(", ")));
+        }
         if let Some(ttl) = holder.ttl {
             let unless_renewed = if holder.kept_until.is_none() { " unless renewed" } else { "" };
             fields.push(("", format!("expires in {}{unless_renewed}", format_short(ttl))));
@@ -81,10 +89,13 @@ pub(super) fn fields(lock: &LockView, now: SystemTime) -> Vec<(&'static str, Str
         };
         fields.push((if lock.kind == Some("latch") { "count" } else { "free" }, text));
     }
-    for (index, waiter) in lock.queue.iter().enumerate() {
-        let identity = owner_name::identity(waiter.host.as_deref(), waiter.pid, waiter.label.as_deref());
-        let line = format!("{}. {}", index + 1, owner_name::short(identity.as_deref(), &waiter.owner));
+    for (index, (waiter, wait)) in lock.queued().enumerate() {
+        let details = wait.map_or_else(String::new, |wait| wait.details(now));
+        let line = format!("{}. {}{details}", index + 1, waiter.line());
         fields.push((if index == 0 { "queue" } else { "" }, line));
+    }
+    for (index, wait) in lock.unqueued().enumerate() {
+        fields.push((if index == 0 { "waiting" } else { "" }, wait.line(now)));
     }
     fields
 }
@@ -114,6 +125,7 @@ mod tests {
 
     use super::super::lock_view::WaiterView;
     use super::super::lock_view::tests::{held, kept};
+    use super::super::wait_view::tests::wait;
     use super::*;
 
     fn shown(lock: &LockView) -> String {
@@ -141,6 +153,26 @@ token   7
 queue   1. java:1
 ";
         assert_eq!(shown(&lock), expected);
+    }
+
+    #[test]
+    fn waiters_and_the_task_of_a_holder_are_shown() {
+        let mut lock = held("orders");
+        (lock.holders[0].task, lock.holders[0].call_site) =
+            (Some("task 3".into()), Some("src/a.rs:7".into()));
+        lock.holders[0].stuck = true;
+        lock.waiters = vec![wait("orders")];
+        let text = shown(&lock);
+        assert!(text.contains("        seems to be stuck"), "{text}");
+        assert!(text.contains("        by task 3, at src/a.rs:7\n"), "{text}");
+        let waiting =
+            "waiting web-2:43 (importer) 07070707…:13, task 7, for 2m 15s, at src/main.rs:7, holds prices\n";
+        assert!(text.ends_with(waiting), "{text}");
+        // In the queue of a fair lock, it is shown once.
+        lock.queue =
+            vec![WaiterView { owner: lock.waiters[0].owner.clone(), host: None, pid: None, label: None }];
+        let text = shown(&lock);
+        assert!(text.contains(":13, task 7, for 2m 15s") && !text.contains("waiting"), "{text}");
     }
 
     #[test]

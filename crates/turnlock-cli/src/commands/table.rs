@@ -6,6 +6,7 @@ use anstyle::{AnsiColor, Style};
 use unicode_width::UnicodeWidthStr;
 
 use super::lock_view::{HolderView, LockView};
+use super::wait_view::WaitView;
 use crate::duration::format_short;
 use crate::escape::escape;
 
@@ -23,12 +24,12 @@ struct Cell {
 
 const COLUMNS: usize = 10;
 const HEADINGS: [&str; COLUMNS] =
-    ["NAME", "HELD BY", "FOR", "TTL", "QUEUE", "AS", "KIND", "COUNT", "FREE", "TOKEN"];
+    ["NAME", "HELD BY", "FOR", "TTL", "WAITERS", "AS", "KIND", "COUNT", "FREE", "TOKEN"];
 const NAME: usize = 0;
 const HELD_BY: usize = 1;
 const FOR: usize = 2;
 const TTL: usize = 3;
-const QUEUE: usize = 4;
+const WAITERS: usize = 4;
 const AS: usize = 5;
 const KIND: usize = 6;
 const COUNT: usize = 7;
@@ -37,7 +38,7 @@ const TOKEN: usize = 9;
 /// Columns that are shortened if the terminal is narrow: names and owners.
 const SHRINKABLE: [usize; 2] = [NAME, HELD_BY];
 /// Columns that are omitted before names and owners are shortened to less than [`LEGIBLE`], in this order.
-const OMITTED: [usize; 8] = [TOKEN, COUNT, KIND, AS, FREE, QUEUE, TTL, FOR];
+const OMITTED: [usize; 8] = [TOKEN, COUNT, KIND, AS, FREE, WAITERS, TTL, FOR];
 /// The width of a name or an owner that is worth more than another column.
 const LEGIBLE: usize = 36;
 /// The least width of a shortened column.
@@ -55,6 +56,12 @@ impl Table {
     /// Builds the table of these locks at the time `now`.
     pub(super) fn new(locks: &[LockView], now: SystemTime) -> Self {
         Self { rows: locks.iter().flat_map(|lock| rows(lock, now)).collect() }
+    }
+
+    /// Builds the same table with a row per waiter, below the holders.
+    pub(super) fn with_waiters(locks: &[LockView], now: SystemTime) -> Self {
+        let rows_of = |lock| rows(lock, now).into_iter().chain(waiter_rows(lock, now));
+        Self { rows: locks.iter().flat_map(rows_of).collect() }
     }
 
     /// Builds a table with one row per lock, which shows the first holder and the number of holders.
@@ -139,14 +146,31 @@ fn rows(lock: &LockView, now: SystemTime) -> Vec<[Cell; COLUMNS]> {
     rows
 }
 
+/// The rows of the waiters: those in the queue of a fair lock, the next one first, and then the others.
+fn waiter_rows(lock: &LockView, now: SystemTime) -> impl Iterator<Item = [Cell; COLUMNS]> {
+    let queued =
+        lock.queued().map(|(waiter, wait)| (wait.map_or_else(|| waiter.line(), WaitView::process), wait));
+    let others = lock.unqueued().map(|wait| (wait.process(), Some(wait)));
+    queued.chain(others).map(move |(process, wait)| {
+        let task = wait.and_then(|wait| wait.task.as_deref());
+        let task = task.map_or_else(String::new, |task| format!(", {}", escape(task)));
+        let mut cells: [Cell; COLUMNS] = Default::default();
+        cells[HELD_BY] = Cell::new(format!("waiting: {process}{task}"), WAITING);
+        let waited = wait.map(|wait| now.duration_since(wait.since).unwrap_or_default());
+        cells[FOR] = Cell::plain(waited.map(format_short).unwrap_or_default());
+        cells
+    })
+}
+
 /// The row with the fields of the lock and its first holder.
 fn first_row(lock: &LockView, now: SystemTime) -> [Cell; COLUMNS] {
     let mut first =
         lock.holders.first().map_or_else(no_holder_cells, |holder| holder_cells(holder, lock, now));
     first[NAME] = Cell::new(escape(&lock.name), NAMED);
     first[KIND] = Cell::plain(lock.kind.unwrap_or_default());
-    if !lock.queue.is_empty() {
-        first[QUEUE] = Cell::new(lock.queue.len().to_string(), WAITING);
+    let waiting = lock.waiting();
+    if waiting > 0 {
+        first[WAITERS] = Cell::new(waiting.to_string(), WAITING);
     }
     first[TOKEN] = Cell::plain(lock.token.map(|token| token.to_string()).unwrap_or_default());
     first[FREE] = Cell::plain(lock.available.map(|free| free.to_string()).unwrap_or_default());
@@ -222,6 +246,7 @@ mod tests {
 
     use super::super::lock_view::WaiterView;
     use super::super::lock_view::tests::{held, kept};
+    use super::super::wait_view::tests::wait;
     use super::*;
 
     fn plain(lines: &[String]) -> Vec<String> {
@@ -244,14 +269,38 @@ mod tests {
         let mut fair = held("tickets");
         (fair.kind, fair.queue) = (Some("fair-lock"), vec![waiter.clone(), waiter]);
         let expected = "\
-NAME     HELD BY                            FOR     TTL  QUEUE  AS    KIND             COUNT
-orders   web-1:42 (deploy.sh) 07070707…:12  2m 13s  28s               lock             2
-prices   web-1:42 (deploy.sh) 07070707…:12  2m 13s  28s         read  read-write-lock
-         java                                       28s         read
-tickets  web-1:42 (deploy.sh) 07070707…:12  2m 13s  28s  2            fair-lock";
+NAME     HELD BY                            FOR     TTL  WAITERS  AS    KIND             COUNT
+orders   web-1:42 (deploy.sh) 07070707…:12  2m 13s  28s                 lock             2
+prices   web-1:42 (deploy.sh) 07070707…:12  2m 13s  28s           read  read-write-lock
+         java                                       28s           read
+tickets  web-1:42 (deploy.sh) 07070707…:12  2m 13s  28s  2              fair-lock";
         let mut twice = held("orders");
         twice.holders[0].count = 2;
         assert_eq!(table(&[twice, reads, fair], None).join("\n"), expected);
+    }
+
+    #[test]
+    fn waiters_have_rows_in_the_order_of_the_queue() {
+        let mut lock = held("tickets");
+        (lock.kind, lock.waiters) = (Some("fair-lock"), vec![wait("tickets"), wait("tickets")]);
+        lock.waiters[1].owner = "07070707-1707-4707-8707-070707070707:14".to_owned();
+        let waiter = |owner: &str| WaiterView { owner: owner.to_owned(), host: None, pid: None, label: None };
+        lock.queue = vec![waiter("java:1"), waiter(&lock.waiters[1].owner)];
+        let expected = "\
+NAME     HELD BY                                            FOR     TTL  WAITERS  KIND
+tickets  web-1:42 (deploy.sh) 07070707…:12                  2m 13s  28s  3        fair-lock
+         waiting: java:1
+         waiting: web-2:43 (importer) 07070707…:14, task 7  2m 15s
+         waiting: web-2:43 (importer) 07070707…:13, task 7  2m 15s";
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(135);
+        assert_eq!(plain(&Table::with_waiters(&[lock], now).lines(None)).join("\n"), expected);
+    }
+
+    #[test]
+    fn a_stuck_holder_is_marked() {
+        let mut lock = held("orders");
+        lock.holders[0].stuck = true;
+        assert!(table(&[lock], Some(80))[1].contains("07070707…:12 (stuck)"));
     }
 
     #[test]

@@ -101,6 +101,9 @@ fn quoted(value: &str, open: Option<char>) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+    use proptest::sample::select;
+
     use super::*;
 
     fn texts(line: &str) -> Vec<String> {
@@ -152,5 +155,45 @@ mod tests {
         let value: String = (' '..='~').collect();
         let quoted = quoted(&value, None).unwrap();
         assert_eq!(BashLine::parse(&quoted).current().text, value);
+    }
+
+    /// Text with many characters that mean something to the shell.
+    fn text(most: usize) -> impl Strategy<Value = String> {
+        let special = select(" \t'\"\\$`!*?~:=;&|<>()[]{}#ab注é".chars().collect::<Vec<_>>());
+        let character = prop_oneof![8 => special, 1 => any::<char>()];
+        proptest::collection::vec(character, 0..most).prop_map(String::from_iter)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 10_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn any_line_has_words_in_their_order(line in text(20)) {
+            let parsed = BashLine::parse(&line);
+            let starts: Vec<_> = parsed.words.iter().map(|word| word.start).collect();
+            prop_assert!(starts.is_sorted_by(|one, next| one < next) && starts.last() <= Some(&line.chars().count()));
+            prop_assert_eq!(parsed.texts().len() + 1, parsed.words.len());
+        }
+
+        #[test]
+        fn what_is_inserted_means_the_value(value in text(8), before in text(4), at in 0..20_usize, tail in 0..20_usize, other in text(8)) {
+            let quotes = [None, Some('\''), Some('"')];
+            // What a user may have typed of it, and anything else.
+            let typed = quotes.into_iter().filter_map(|quote| {
+                let whole = quoted(&value, quote)?;
+                let part: String = whole.chars().take(at).collect();
+                Some(format!("{before} {}{part}", quote.map(String::from).unwrap_or_default()))
+            });
+            for line in typed.chain([other.clone()]) {
+                let word_at = |line: &str| { let word = BashLine::parse(line).words.pop()?; Some((word.start, word.text)) };
+                let parsed = BashLine::parse(&line);
+                let ends = (0..=line.len()).filter(|end| line.is_char_boundary(*end)).rev();
+                let tail = &line[ends.clone().nth(tail).unwrap_or(line.len())..];
+                if let Some(replacement) = parsed.current().replacement(&value, tail) {
+                    let inserted = format!("{}{replacement}", line.strip_suffix(tail).unwrap());
+                    prop_assert_eq!(word_at(&inserted), Some((parsed.current().start, value.clone())), "{}", inserted);
+                }
+            }
+        }
     }
 }

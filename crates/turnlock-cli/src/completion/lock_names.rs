@@ -2,7 +2,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::CommandFactory;
-use turnlock::Client;
+use turnlock::{Client, Inspection};
 
 use crate::arguments::{Arguments, StoreArguments};
 use crate::store;
@@ -27,7 +27,8 @@ pub(super) fn matching(words: &[String], prefix: &str) -> Vec<String> {
     let names = async {
         let client = store::connect(&store, Client::builder()).await.ok()?;
         let found = client.find(&pattern(prefix), MAX_NAMES).await.ok()?;
-        Some(found.items.into_iter().map(|lock| lock.name).collect())
+        let held = found.items.into_iter().filter(Inspection::is_locked);
+        Some(held.map(|lock| lock.name).collect())
     };
     let names: Option<Vec<String>> =
         runtime.block_on(async { tokio::time::timeout(LIMIT, names).await.ok().flatten() });

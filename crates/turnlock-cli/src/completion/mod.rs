@@ -194,7 +194,7 @@ mod tests {
         assert_eq!(completed("comp"), "completions");
         assert_eq!(
             completed(""),
-            "run hold ls show watch unlock doctor status acl bench completions man help"
+            "run hold ls show watch dashboard unlock doctor status acl bench completions man help"
         );
         assert_eq!(completed("ls --ki"), "--kind");
         assert_eq!(completed("ls --kind fa"), "fair-lock");

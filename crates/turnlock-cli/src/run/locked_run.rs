@@ -1,8 +1,11 @@
+use std::cell::Cell;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context;
 
+use super::metrics_file::{RunOutcome, RunReport};
 use super::running_command::RunningCommand;
 use super::supervisor::{CommandError, CommandExit, Supervisor};
 use crate::arguments::StoreArguments;
@@ -19,8 +22,10 @@ use crate::session::signals::Signals;
 
 /// One command under one lock, from connecting to the exit code.
 pub(crate) struct LockedRun<'a> {
-    pub(crate) session: LockSession<'a>,
-    pub(crate) arguments: &'a RunArguments,
+    session: LockSession<'a>,
+    arguments: &'a RunArguments,
+    /// When the lock was acquired, and when and how the hold ended. `None` without a lock.
+    hold: Cell<Option<(Instant, Instant, RunOutcome)>>,
 }
 
 /// What happened to the command.
@@ -33,7 +38,22 @@ enum CommandOutcome {
     Exited(CommandExit),
 }
 
-impl LockedRun<'_> {
+impl<'a> LockedRun<'a> {
+    pub(crate) fn new(session: LockSession<'a>, arguments: &'a RunArguments) -> Self {
+        Self { session, arguments, hold: Cell::new(None) }
+    }
+
+    /// What the run reports after it ended with `code`; `without_lock` is how, if the lock was not acquired.
+    pub(crate) fn report(&self, code: u8, without_lock: RunOutcome, started: SystemTime) -> RunReport<'_> {
+        let begun = self.session.started;
+        let (waited, held, outcome) = match self.hold.get() {
+            Some((from, to, outcome)) => (from - begun, to - from, outcome),
+            None => (begun.elapsed(), Duration::ZERO, without_lock),
+        };
+        let LockSession { name, label, .. } = self.session;
+        RunReport { name, label, outcome, code, waited, held, started, ended: SystemTime::now() }
+    }
+
     /// Connects, acquires the lock, runs the command and releases the lock. Returns the exit code.
     pub(crate) async fn perform(&self, store: &StoreArguments) -> anyhow::Result<u8> {
         let under_lock = async |grant, signals: &mut Signals| self.run_under_lock(grant, signals).await;
@@ -41,12 +61,24 @@ impl LockedRun<'_> {
     }
 
     async fn run_under_lock(&self, grant: Grant, signals: &mut Signals) -> anyhow::Result<SessionEnd> {
-        let outcome = self.run_command(&grant.lock, signals).await?;
+        let acquired = grant.at;
+        let outcome = self.run_command(&grant.lock, signals).await;
+        // That of the command: a release can take as long as the store lets it.
+        let ended = Instant::now();
+        self.hold.set(Some((acquired, ended, RunOutcome::Failed)));
+        let outcome = outcome?;
         let release = match outcome {
             CommandOutcome::Exited(_) => self.session.release_in_order(grant, signals).await,
             _ => self.session.release(grant.lock, signals).await,
         };
-        Ok(self.end(&outcome, release))
+        let (end, was_lost) = self.end(&outcome, release);
+        let outcome = match outcome {
+            _ if was_lost => RunOutcome::Lost,
+            CommandOutcome::SpawnFailed(_) => RunOutcome::Failed,
+            _ => RunOutcome::Ran,
+        };
+        self.hold.set(Some((acquired, ended, outcome)));
+        Ok(end)
     }
 
     async fn run_command(&self, lock: &HeldLock, signals: &mut Signals) -> anyhow::Result<CommandOutcome> {
@@ -84,8 +116,8 @@ impl LockedRun<'_> {
         }
     }
 
-    /// Reports a loss that was not reported yet, and decides the exit code.
-    fn end(&self, outcome: &CommandOutcome, release: Release) -> SessionEnd {
+    /// Reports a loss that was not reported yet, and decides the exit code and whether the lock was lost.
+    fn end(&self, outcome: &CommandOutcome, release: Release) -> (SessionEnd, bool) {
         let (command_code, ended_by_lock, loss_reported) = match outcome {
             CommandOutcome::SpawnFailed(code) => (*code, false, false),
             CommandOutcome::NotStarted => (exit_code::LOST, true, true),
@@ -97,6 +129,7 @@ impl LockedRun<'_> {
             }
         };
         let mut is_lost = ended_by_lock;
+        let was_lost = ended_by_lock || matches!(release, Release::Lost(_));
         match release {
             Release::Done | Release::Unconfirmed => {}
             Release::Expired { reason, .. } if ended_by_lock => report_loss(reason),
@@ -109,7 +142,7 @@ impl LockedRun<'_> {
             }
         }
         let code = if is_lost { exit_code::LOST } else { command_code };
-        SessionEnd { code, lock_is_over: release.lock_is_over() }
+        (SessionEnd { code, lock_is_over: release.lock_is_over() }, was_lost)
     }
 }
 
@@ -133,7 +166,7 @@ mod tests {
         let Command::Run(arguments) = Arguments::parse_from(line).command else { panic!("not a run") };
         let reporter = Reporter::new("name", &arguments.lock);
         let session = LockSession::new("name", &arguments.lock, "true", &reporter);
-        let run = LockedRun { session, arguments: &arguments };
+        let run = LockedRun::new(session, &arguments);
         let client = Client::connect("memory://").await.unwrap();
         let mut signals = Signals::listen().unwrap();
         let grant = run.session.acquire(&client).await.unwrap().expect("a free lock");
@@ -142,6 +175,6 @@ mod tests {
         assert!(matches!(outcome, CommandOutcome::NotStarted), "{outcome:?}");
         let release = run.session.release(grant.lock, &mut signals).await;
         let end = run.end(&outcome, release);
-        assert_eq!(end, SessionEnd { code: exit_code::LOST, lock_is_over: true });
+        assert_eq!(end, (SessionEnd { code: exit_code::LOST, lock_is_over: true }, true));
     }
 }

@@ -1,6 +1,7 @@
 //! `turnlock run`: runs a command under a lock.
 
 mod locked_run;
+mod metrics_file;
 #[cfg_attr(not(target_os = "linux"), path = "no_process_tree.rs")]
 mod process_tree;
 mod running_command;
@@ -10,6 +11,7 @@ mod supervisor;
 use std::borrow::Cow;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::SystemTime;
 
 use crate::arguments::StoreArguments;
 use crate::run_arguments::RunArguments;
@@ -19,6 +21,7 @@ use crate::session::run_lease::RunLease;
 use crate::session::usage::{check_lock, usage_error};
 use crate::{exit_code, flock_arguments};
 use locked_run::LockedRun;
+use metrics_file::{MetricsFile, RunOutcome};
 
 /// Runs a command under a lock and returns the exit code.
 pub(crate) async fn run(store: &StoreArguments, mut arguments: RunArguments) -> anyhow::Result<ExitCode> {
@@ -29,12 +32,26 @@ pub(crate) async fn run(store: &StoreArguments, mut arguments: RunArguments) -> 
     };
     let reporter = Reporter::new(name, &arguments.lock);
     let label = label(&arguments);
+    let started = SystemTime::now();
+    let metrics_file = match arguments.metrics_file.as_deref().map(MetricsFile::prepare).transpose() {
+        Ok(file) => file,
+        Err(error) => return Ok(exit_code::report_error(&error)),
+    };
     let session = LockSession::new(name, &arguments.lock, &label, &reporter);
-    let run = LockedRun { session, arguments: &arguments };
-    let code = run.perform(store).await.unwrap_or_else(|error| {
-        reporter.report_error(&error);
-        exit_code::code_of(&error)
-    });
+    let run = LockedRun::new(session, &arguments);
+    let (code, without_lock) = match run.perform(store).await {
+        Ok(code) => (code, RunOutcome::NotAcquired),
+        Err(error) => {
+            reporter.report_error(&error);
+            (exit_code::code_of(&error), RunOutcome::Failed)
+        }
+    };
+    if let Some(file) = metrics_file {
+        let report = run.report(code, without_lock, started);
+        if let Err(error) = file.write(&report) {
+            reporter.warn(&format!("cannot write the metrics file: {error}"));
+        }
+    }
     reporter.finish().await;
     Ok(ExitCode::from(code))
 }

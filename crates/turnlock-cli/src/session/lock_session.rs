@@ -32,9 +32,9 @@ pub(crate) struct LockSession<'a> {
     pub(crate) name: &'a str,
     pub(crate) arguments: &'a LockArguments,
     /// The label that other clients see.
-    label: &'a str,
+    pub(crate) label: &'a str,
     pub(crate) reporter: &'a Reporter,
-    started: Instant,
+    pub(crate) started: Instant,
 }
 
 /// A lock that was just acquired.

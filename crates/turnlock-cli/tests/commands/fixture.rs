@@ -1,9 +1,10 @@
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
 use tokio::process::Child;
 use turnlock::{Client, OwnerId};
-use turnlock_testkit::{RedisServer, TempDir, eventually};
+use turnlock_testkit::{ClusterSet, RedisServer, TempDir, eventually};
 
 use crate::program::{Ended, Program};
 use crate::store::Store;
@@ -13,21 +14,25 @@ use crate::store::Store;
 pub(crate) struct Fixture {
     url: String,
     server: Option<RedisServer>,
+    _cluster: Option<Arc<ClusterSet>>,
     _dir: TempDir,
 }
 
 impl Fixture {
     pub(crate) async fn new(store: Store) -> Self {
         let dir = TempDir::new();
-        let (url, server) = match store {
-            Store::Redis => {
-                let server = RedisServer::start().await;
-                (server.url(), Some(server))
-            }
-            Store::File => (format!("file:{}", dir.path().join("locks").display()), None),
-            Store::Memory => ("memory://".to_owned(), None),
+        let mut server = None;
+        let url = match store {
+            Store::Redis => server.insert(RedisServer::start().await).url(),
+            Store::File => format!("file:{}", dir.path().join("locks").display()),
+            Store::Memory => "memory://".to_owned(),
         };
-        Self { url, server, _dir: dir }
+        Self { url, server, _cluster: None, _dir: dir }
+    }
+
+    /// A case on a cluster, which other cases use after it.
+    pub(crate) fn on_cluster(cluster: &Arc<ClusterSet>) -> Self {
+        Self { url: cluster.url(), server: None, _cluster: Some(Arc::clone(cluster)), _dir: TempDir::new() }
     }
 
     pub(crate) fn url(&self) -> &str {

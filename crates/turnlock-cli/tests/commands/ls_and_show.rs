@@ -1,10 +1,17 @@
 //! `ls` and `show`.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::sync::Barrier;
+use tokio::task::JoinHandle;
+use turnlock::{Error, Guard, Lock};
+use turnlock_testkit::eventually;
 
 use crate::fixture::Fixture;
+use crate::schema::Schema;
+use crate::watch::{line, watch};
 use crate::{Case, cases};
 
 pub(crate) const CASES: &[Case] = cases![
@@ -16,6 +23,16 @@ pub(crate) const CASES: &[Case] = cases![
     show_tells_a_held_lock_from_a_free_one,
     a_list_is_filtered_and_sorted,
     a_queue_is_shown_in_order,
+    waiters_of_any_kind_are_shown,
+    what_processes_wait_for_is_listed_whatever_its_kind,
+    deadlocks_are_listed_and_found_by_the_doctor,
+];
+
+pub(crate) const CLUSTER_CASES: &[Case] = cases![
+    every_kind_is_listed_with_its_holder,
+    show_prints_all_fields_of_a_lock,
+    what_processes_wait_for_is_listed_whatever_its_kind,
+    deadlocks_are_listed_and_found_by_the_doctor,
 ];
 
 async fn every_kind_is_listed_with_its_holder(fixture: Fixture) {
@@ -115,7 +132,7 @@ async fn show_prints_all_fields_of_a_lock(fixture: Fixture) {
 
 async fn show_of_an_unused_name_is_not_an_error(fixture: Fixture) {
     let unused = json!({
-        "name": "unused", "kind": null, "locked": false, "holders": [], "ttl_ms": null, "queue": [], "token": null,
+        "name": "unused", "kind": null, "locked": false, "holders": [], "ttl_ms": null, "queue": [], "waiters": [], "token": null,
         "available": null,
     });
     assert_eq!(fixture.objects(&["show", "--json", "unused"]).await, [unused]);
@@ -175,7 +192,7 @@ async fn a_queue_is_shown_in_order(fixture: Fixture) {
     assert_eq!(labels, ["first", "second"], "{objects:?}");
     assert_eq!(objects[0]["kind"], "fair-lock", "{objects:?}");
     let listed = fixture.run(&["ls"]).await;
-    assert!(listed.out.lines().next().unwrap().contains("QUEUE"), "{listed:?}");
+    assert!(listed.out.lines().next().unwrap().contains("WAITERS"), "{listed:?}");
     guard.unlock().await.unwrap();
     for waiter in waiters {
         waiter.await.unwrap();
@@ -187,4 +204,128 @@ fn owners(object: &Value) -> Vec<String> {
     let mut owners: Vec<_> = holders.map(|holder| holder["owner"].as_str().unwrap().to_owned()).collect();
     owners.sort();
     owners
+}
+
+/// How long an announcement may take, on a busy machine.
+const SOON: Duration = Duration::from_secs(30);
+
+async fn waiters_of_any_kind_are_shown(fixture: Fixture) {
+    let client = fixture.client("holder").await;
+    let _held = client.lock("orders").lock().await.unwrap();
+    let _other = client.lock("other").lock().await.unwrap();
+    let waiting = fixture.program(&["run", "orders", "--", "true"]).start();
+    let wait = async || fixture.objects(&["show", "--json", "orders"]).await[0]["waiters"][0].clone();
+    eventually("the wait is announced", SOON, async || !wait().await.is_null()).await;
+    let (wait, schema) = (wait().await, Schema::load());
+    schema.check("wait", &wait);
+    assert_eq!(
+        (&wait["name"], &wait["kind"], &wait["holds"]),
+        (&json!("orders"), &json!("lock"), &json!([]))
+    );
+    assert_eq!(wait["pid"].as_u64(), waiting.id().map(u64::from), "{wait}");
+    let shown = fixture.run(&["show", "orders"]).await.out;
+    let pid = waiting.id().unwrap();
+    assert!(shown.contains(&format!(":{pid} (")) && shown.contains("\nwaiting "), "{shown}");
+    let sorted = fixture.objects(&["ls", "--json", "--sort", "waiters"]).await;
+    assert_eq!((&sorted[0]["name"], &sorted[0]["holders"][0]["label"]), (&json!("orders"), &json!("holder")));
+    let none = fixture.run(&["ls", "--deadlocks"]).await;
+    assert_eq!((none.code, none.out.as_str()), (Some(0), ""), "{none:?}");
+}
+
+async fn what_processes_wait_for_is_listed_whatever_its_kind(fixture: Fixture) {
+    let (holder, waiter) = (fixture.client("holder").await, fixture.client("waits").await);
+    holder.semaphore("slots").try_set_permits(1).await.unwrap();
+    let _slot = holder.semaphore("slots").acquire(1).await.unwrap();
+    holder.latch("start").try_set_count(2).await.unwrap();
+    let (_child, mut lines) = watch(&fixture, &["--plain"]);
+    let (slots, unset, start) = (waiter.semaphore("slots"), waiter.semaphore("unset"), waiter.latch("start"));
+    let tasks = [
+        tokio::spawn(async move { slots.acquire(1).await.map(drop) }),
+        tokio::spawn(async move { unset.acquire(1).await.map(drop) }),
+        tokio::spawn(async move { start.wait().await }),
+    ];
+    let mut seen = Vec::new();
+    while seen.len() < tasks.len() {
+        let line = line(&mut lines).await;
+        seen.push(line.split_once("  ").unwrap().1.to_owned());
+    }
+    seen.sort_unstable();
+    assert_eq!(
+        seen,
+        ["slots: 0 free; 1 waiting", "start: count 2; 1 waiting", "unset: not set; 1 waiting"],
+        "announced together"
+    );
+    let objects = fixture.objects(&["ls", "--json"]).await;
+    for (object, (name, kind, number)) in objects.iter().zip([
+        ("slots", "semaphore", json!(0)),
+        ("start", "latch", json!(2)),
+        ("unset", "semaphore", Value::Null),
+    ]) {
+        assert_eq!((&object["name"], &object["kind"]), (&json!(name), &json!(kind)), "{object}");
+        assert_eq!((&object["locked"], &object["available"]), (&json!(false), &number), "{object}");
+        assert_eq!(object["waiters"][0]["label"], "waits", "{object}");
+        Schema::load().check("lock", object);
+    }
+    assert_eq!(objects.len(), tasks.len(), "{objects:?}");
+    let latches = fixture.objects(&["ls", "--json", "--kind", "latch", "s*"]).await;
+    assert_eq!((latches.len(), &latches[0]["name"]), (1, &json!("start")), "{latches:?}");
+    let listed = fixture.run(&["ls", "--waiters", "s*"]).await.out;
+    let rows: Vec<_> = listed.lines().collect();
+    assert!(rows[0].contains("FOR") && rows[0].contains("WAITERS") && rows.len() == 5, "{listed}");
+    let waiting = format!(":{} (waits) ", std::process::id());
+    for (row, name) in [(1, "slots "), (3, "start ")] {
+        assert!(rows[row].starts_with(name), "{listed}");
+        assert!(rows[row + 1].contains("  waiting: ") && rows[row + 1].contains(&waiting), "{listed}");
+        assert!(rows[row + 1].contains(", task ") && rows[row + 1].ends_with('s'), "{listed}");
+    }
+    let shown = fixture.run(&["show", "unset"]).await.out;
+    assert!(shown.contains("\nwaiting ") && shown.contains("(waits)"), "{shown}");
+    // None of them is a lock that is held.
+    let status: Value = serde_json::from_str(&fixture.run(&["status", "--json"]).await.out).unwrap();
+    assert_eq!(status["locks"], 0, "{status}");
+    for task in tasks {
+        task.abort();
+    }
+}
+
+/// Locks one name, and after `meeting` another, in a task of its own.
+fn hold_and_wait(first: Lock, second: Lock, meeting: &Arc<Barrier>) -> JoinHandle<Result<Guard, Error>> {
+    let meeting = Arc::clone(meeting);
+    tokio::spawn(async move {
+        let _held = first.lock().await?;
+        meeting.wait().await;
+        second.lock().await
+    })
+}
+
+async fn deadlocks_are_listed_and_found_by_the_doctor(fixture: Fixture) {
+    let (one, two) = (fixture.client("one").await, fixture.client("two").await);
+    let meeting = Arc::new(Barrier::new(2));
+    let tasks = [
+        hold_and_wait(one.lock("a"), one.lock("b"), &meeting),
+        hold_and_wait(two.lock("b"), two.lock("a"), &meeting),
+    ];
+    let is_found = async || one.deadlocks().await.unwrap().iter().any(|found| found.is_certain);
+    eventually("the deadlock is found", SOON, is_found).await;
+    let list = fixture.run(&["ls", "--deadlocks", "--json"]).await;
+    assert_eq!(list.code, Some(1), "{list:?}");
+    let object: Value = serde_json::from_str(list.out.lines().next().unwrap()).unwrap();
+    Schema::load().check("deadlock", &object);
+    assert_eq!(
+        (&object["certain"], object["waiters"].as_array().unwrap().len()),
+        (&json!(true), 2),
+        "{object}"
+    );
+    let text = fixture.run(&["ls", "--deadlocks"]).await;
+    assert!(text.code == Some(1) && text.out.starts_with("deadlock: "), "{text:?}");
+    for part in ["(one)", "(two)", "waits for \"a\"", "waits for \"b\""] {
+        assert!(text.out.contains(part), "{part} in {text:?}");
+    }
+    let other = fixture.run(&["ls", "--deadlocks", "other*"]).await;
+    assert_eq!((other.code, other.out.as_str()), (Some(0), ""), "{other:?}");
+    let doctor = fixture.run(&["doctor"]).await;
+    assert!(doctor.code == Some(1) && doctor.out.contains("DANGER: waits."), "{doctor:?}");
+    for task in tasks {
+        task.abort();
+    }
 }

@@ -5,6 +5,7 @@
 mod bench;
 mod closed_stdout;
 mod completions;
+mod deployments;
 mod errors;
 mod fixture;
 mod force_unlock;
@@ -15,7 +16,6 @@ mod pictures;
 mod program;
 mod schema;
 mod status;
-mod status_of_deployments;
 mod store;
 mod terminal;
 mod terminal_output;
@@ -67,7 +67,8 @@ fn main() {
         bench::CASES,
         status::CASES,
     ];
-    let mut trials = Vec::new();
+    // First, since it mostly waits.
+    let mut trials: Vec<_> = watch::FILE_CASES.iter().map(|case| trial(Store::File, *case)).collect();
     for store in STORES {
         trials.extend(common.concat().into_iter().map(|case| trial(*store, case)));
     }
@@ -81,7 +82,7 @@ fn main() {
         trials.extend(cases.iter().map(|case| trial(Store::Redis, *case)));
     }
     // Each starts servers of its own.
-    trials.extend(status_of_deployments::CASES.iter().map(|(name, case)| {
+    trials.extend(deployments::CASES.iter().map(|(name, case)| {
         let title = format!("deployments::{name}");
         turnlock_testkit::trial(&title, Store::Redis.missing(), LIMIT, case)
     }));

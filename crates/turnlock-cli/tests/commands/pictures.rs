@@ -20,7 +20,7 @@ use crate::program::Program;
 use crate::store::Store;
 use crate::terminal::Terminal;
 
-const COLUMNS: u16 = 96;
+const COLUMNS: u16 = 98;
 const ROWS: u16 = 24;
 const PROMPT: Style = Style::new().dimmed();
 

@@ -15,14 +15,19 @@ use crate::{Case, cases};
 pub(crate) const CASES: &[Case] =
     cases![each_change_is_a_line, watch_with_a_name_shows_only_that_lock, a_signal_ends_watch];
 
-fn watch(fixture: &Fixture, arguments: &[&str]) -> (Child, Lines<BufReader<ChildStdout>>) {
+pub(crate) const CLUSTER_CASES: &[Case] =
+    cases![each_change_is_a_line, watch_with_a_name_shows_only_that_lock];
+
+pub(crate) const FILE_CASES: &[Case] = cases![a_stuck_holder_is_marked_in_all_lists];
+
+pub(crate) fn watch(fixture: &Fixture, arguments: &[&str]) -> (Child, Lines<BufReader<ChildStdout>>) {
     let arguments = [&["watch", "--interval", "50ms"], arguments].concat();
     let mut child = fixture.program(&arguments).printing_to(Stdio::piped(), Stdio::null()).start();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     (child, lines)
 }
 
-async fn line(lines: &mut Lines<BufReader<ChildStdout>>) -> String {
+pub(crate) async fn line(lines: &mut Lines<BufReader<ChildStdout>>) -> String {
     within(Duration::from_secs(10), "a line of watch", lines.next_line()).await.unwrap().unwrap()
 }
 
@@ -55,6 +60,30 @@ async fn watch_with_a_name_shows_only_that_lock(fixture: Fixture) {
     assert!(held.contains("orders: held by") && held.contains("(holder)"), "{held}");
     guard.unlock().await.unwrap();
     assert!(line(&mut lines).await.ends_with("orders: free"));
+}
+
+async fn a_stuck_holder_is_marked_in_all_lists(fixture: Fixture) {
+    let client = fixture.client("holder").await;
+    let (unblock, blocked) = std::sync::mpsc::channel::<()>();
+    let lock = client.lock("orders");
+    // On a runtime of its own: it blocks its thread.
+    let blocking = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(lock.run(|_| async move { blocked.recv().unwrap() })).unwrap();
+    });
+    let (_child, mut lines) = watch(&fixture, &["--plain", "orders"]);
+    // After 10 s, and the period of checks.
+    within(Duration::from_secs(60), "it is marked", async {
+        while !lines.next_line().await.unwrap().unwrap().contains(" (stuck)") {}
+    })
+    .await;
+    let listed = fixture.run(&["ls"]).await.out;
+    assert!(listed.lines().any(|line| line.starts_with("orders ") && line.contains(" (stuck)")), "{listed}");
+    let shown = fixture.run(&["show", "orders"]).await.out;
+    assert!(shown.contains("seems to be stuck"), "{shown}");
+    unblock.send(()).unwrap();
+    // The release needs the threads of this runtime.
+    tokio::task::spawn_blocking(move || blocking.join().unwrap()).await.unwrap();
 }
 
 async fn a_signal_ends_watch(fixture: Fixture) {

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 use serde::{Serialize, Serializer};
 use tokio::time::{Instant, timeout_at};
 use turnlock::doctor::{Finding, Level, Overview};
-use turnlock::{Client, Error};
+use turnlock::{Client, Error, Inspection};
 use turnlock_core::error_chain;
 
 use super::state::State;
@@ -217,7 +217,8 @@ async fn connect(store: &StoreArguments) -> anyhow::Result<Client> {
 
 /// Finds the held locks. Returns also whether these are all.
 async fn find_locks(client: &Client) -> anyhow::Result<(Vec<LockView>, bool)> {
-    let found = client.find("*", MAX_LOCKS).await?;
+    let mut found = client.find("*", MAX_LOCKS).await?;
+    found.items.retain(Inspection::is_locked);
     Ok((LockView::load(client, found.items).await?, found.is_complete))
 }
 

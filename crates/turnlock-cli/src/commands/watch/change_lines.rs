@@ -71,13 +71,26 @@ fn state_line(lock: &LockView, now: SystemTime) -> String {
     let name = escape(&lock.name);
     let holders = lock.holders.iter().map(|holder| holder.line(now)).collect::<Vec<_>>().join(", ");
     let state = match lock.holders.first() {
-        None => "free".to_owned(),
+        None => without_holder(lock),
         Some(first) if first.kept_until.is_some() => holders,
         Some(_) => format!("held by {holders}"),
     };
-    match lock.queue.len() {
-        0 => format!("{name}: {state}"),
-        waiting => format!("{name}: {state}; {waiting} in the queue"),
+    match (lock.queue.len(), lock.unqueued().count()) {
+        (0, 0) => format!("{name}: {state}"),
+        (queued, 0) => format!("{name}: {state}; {queued} in the queue"),
+        (queued, others) => format!("{name}: {state}; {} waiting", queued + others),
+    }
+}
+
+/// The state of a lock without a holder. Semaphores and latches have none, and are listed while they have waiters.
+fn without_holder(lock: &LockView) -> String {
+    // A name that is not in use has the kind of its waiters only.
+    match (lock.kind.or(lock.waiters.first().map(|wait| wait.kind)), lock.available) {
+        (Some("latch"), Some(count)) => format!("count {count}"),
+        (_, Some(free)) => format!("{} free", free.max(0)),
+        (Some("semaphore" | "latch"), None) if lock.waiters.is_empty() => "no waiter is known".to_owned(),
+        (Some("semaphore" | "latch"), None) => "not set".to_owned(),
+        (_, None) => "free".to_owned(),
     }
 }
 
@@ -86,6 +99,7 @@ mod tests {
     use super::*;
     use crate::commands::lock_view::WaiterView;
     use crate::commands::lock_view::tests::{held, kept};
+    use crate::commands::wait_view::tests::wait;
 
     #[test]
     fn a_line_shows_holders_and_queue() {
@@ -95,6 +109,33 @@ mod tests {
         assert_eq!(state_line(&lock, now), r"a\nb: held by web-1:42 (deploy.sh) 07070707…:12");
         lock.queue = vec![WaiterView { owner: "x".into(), host: None, pid: None, label: None }];
         assert!(state_line(&lock, now).ends_with("; 1 in the queue"));
+        // One of them is in the queue.
+        lock.waiters = vec![wait("a\nb"), wait("a\nb")];
+        lock.waiters[0].owner = "x".to_owned();
+        assert!(state_line(&lock, now).ends_with("; 2 waiting"));
+        lock.queue.clear();
+        lock.waiters.pop();
+        assert!(state_line(&lock, now).ends_with("; 1 waiting"));
+        lock.holders[0].stuck = true;
+        assert!(state_line(&lock, now).contains("07070707…:12 (stuck); 1 waiting"));
         assert_eq!(state_line(&lock.released(), now), r"a\nb: free");
+    }
+
+    #[test]
+    fn a_semaphore_or_a_latch_has_its_number() {
+        let now = SystemTime::UNIX_EPOCH;
+        let line = |kind, available, waiters| {
+            let lock = LockView { kind: Some(kind), available, waiters, ..LockView::absent("jobs") };
+            state_line(&lock, now)
+        };
+        assert_eq!(line("semaphore", Some(0), vec![wait("jobs")]), "jobs: 0 free; 1 waiting");
+        assert_eq!(line("permit-semaphore", Some(-1), vec![wait("jobs")]), "jobs: 0 free; 1 waiting");
+        assert_eq!(line("latch", Some(3), vec![wait("jobs")]), "jobs: count 3; 1 waiting");
+        assert_eq!(line("semaphore", None, vec![wait("jobs")]), "jobs: not set; 1 waiting");
+        assert_eq!(line("latch", None, vec![]), "jobs: no waiter is known");
+        let mut wait = wait("jobs");
+        wait.kind = "semaphore";
+        let lock = LockView { waiters: vec![wait], ..LockView::absent("jobs") };
+        assert_eq!(state_line(&lock, now), "jobs: not set; 1 waiting");
     }
 }

@@ -12,12 +12,12 @@ pub(super) struct Found {
 
 impl Found {
     pub(super) async fn query(client: &Client, arguments: &WatchArguments) -> Result<Self, Error> {
-        let (inspections, is_complete) = if let Some(name) = &arguments.name {
-            (client.inspect(name).await?.into_iter().collect(), true)
-        } else {
-            let found = client.find("*", arguments.list.limit).await?;
-            (found.items, found.is_complete)
-        };
-        Ok(Self { locks: LockView::load(client, inspections).await?, is_complete })
+        if let Some(name) = &arguments.name {
+            let lock = LockView::query(client, name).await?;
+            let is_used = lock.kind.is_some() || !lock.waiters.is_empty();
+            return Ok(Self { locks: is_used.then_some(lock).into_iter().collect(), is_complete: true });
+        }
+        let found = client.find("*", arguments.list.limit).await?;
+        Ok(Self { locks: LockView::load(client, found.items).await?, is_complete: found.is_complete })
     }
 }

@@ -48,6 +48,29 @@ pub(super) async fn one_of_many_crontabs_runs_the_job_of_a_period(fixture: Fixtu
     runs_once_per_period(&recipe, |who| recipe.shell("sh", &command.join(" "), &[variable], who)).await;
 }
 
+pub(super) async fn two_jobs_under_one_lock_have_metrics(fixture: Fixture) {
+    let recipe = Recipe::new(fixture, "Cron, with metrics").await;
+    recipe.stand_in("dump.sh", "sleep 0.1");
+    recipe.stand_in("vacuum.sh", "exit 3");
+    let directory = recipe.file("");
+    let crontab =
+        recipe.block("cron", "database").replace("/var/lib/node_exporter/", directory.to_str().unwrap());
+    let store = ("TURNLOCK_STORE", recipe.fixture.url.as_str());
+    let commands = crontab.lines().map(|line| line.splitn(8, ' ').last().unwrap());
+    let jobs: Vec<_> = commands.map(|command| recipe.shell("sh", command, &[store], 0)).collect();
+    let mut codes = Vec::new();
+    for job in jobs {
+        codes.push(job.code().await);
+    }
+    assert_eq!(codes, [0, 3]);
+    assert_eq!((recipe.lines("ran").len(), recipe.lines("overlaps").len()), (2, 0));
+    for (label, code) in [("dump", 0), ("vacuum", 3)] {
+        let line = format!("turnlock_run_exit_code{{name=\"database\",label=\"{label}\"}} {code}");
+        let lines = recipe.lines(&format!("{label}.prom"));
+        assert!(lines.contains(&line), "{lines:?}");
+    }
+}
+
 pub(super) async fn one_of_many_timers_runs_the_job_of_a_period(fixture: Fixture) {
     let recipe = Recipe::new(fixture, "systemd timer: ").await;
     assert_eq!(setting(&recipe.block("ini", "report.timer"), "OnCalendar"), "hourly");

@@ -8,6 +8,7 @@ use jobs::{
     deployments_run_one_at_a_time_in_order, hosts_restart_one_at_a_time,
     one_of_many_cron_jobs_runs_the_job_of_a_period, one_of_many_crontabs_runs_the_job_of_a_period,
     one_of_many_timers_runs_the_job_of_a_period, one_of_ten_pods_migrates,
+    two_jobs_under_one_lock_have_metrics,
 };
 use services::{
     a_bound_service_is_active_on_one_machine, a_script_holds_the_lock_for_some_of_its_steps,
@@ -21,6 +22,7 @@ use crate::{Case, cases};
 /// The headings of the page, in order, each with its case.
 const RECIPES: &[(&str, &[Case])] = &[
     ("Cron: once per period on a fleet", cases![one_of_many_crontabs_runs_the_job_of_a_period]),
+    ("Cron, with metrics of each run", cases![two_jobs_under_one_lock_have_metrics]),
     ("systemd timer: once per period on a fleet", cases![one_of_many_timers_runs_the_job_of_a_period]),
     ("CI: one deployment at a time", cases![deployments_run_one_at_a_time_in_order]),
     ("Database migration at the start of ten pods", cases![one_of_ten_pods_migrates]),

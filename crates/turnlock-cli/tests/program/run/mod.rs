@@ -7,6 +7,7 @@ mod cost;
 mod exclusion;
 mod flock;
 mod lost_lock;
+mod metrics_file;
 mod reporting;
 mod signals;
 mod slow_exec;
@@ -18,11 +19,12 @@ use crate::store::Store;
 use crate::terminal;
 
 /// The cases of every store that need a tool, and why it is missing, if it is.
-pub(crate) fn cases_with_tools() -> [(&'static [Case], Option<String>); 5] {
+pub(crate) fn cases_with_tools() -> [(&'static [Case], Option<String>); 6] {
     [
         (reporting::TERMINAL_CASES, terminal::missing()),
         (conflict::TERMINAL_CASES, terminal::missing()),
         (flock::CASES, flock::missing()),
+        (metrics_file::PROMTOOL_CASES, metrics_file::promtool_missing()),
         (slow_exec::CASES, slow_exec::missing()),
         (cost::LINKER_CASES, cost::linker_log_missing()),
     ]
@@ -35,6 +37,7 @@ pub(crate) fn cases(store: Store) -> impl Iterator<Item = Case> {
         conflict::CASES,
         exclusion::CASES,
         lost_lock::CASES,
+        metrics_file::CASES,
         signals::CASES,
         reporting::CASES,
         blocked_stderr::CASES,

@@ -1,9 +1,12 @@
-//! `status` of several servers: replicas, sentinels, a cluster.
+//! Several servers: `status` of replicas, sentinels and a cluster; other commands on a cluster.
+
+use std::sync::Arc;
 
 use turnlock_testkit::{ClusterSet, ReplicaSet, SentinelSet};
 
+use crate::fixture::Fixture;
 use crate::program::{Ended, Program};
-use crate::{CaseFuture, status};
+use crate::{CaseFuture, ls_and_show, status, watch};
 
 /// A case that starts its own servers, with its name.
 type Case = (&'static str, fn() -> CaseFuture);
@@ -14,6 +17,9 @@ pub(crate) const CASES: &[Case] = &[
     }),
     ("sentinels_lead_to_the_address_of_the_primary", || {
         Box::pin(sentinels_lead_to_the_address_of_the_primary())
+    }),
+    ("locks_of_a_cluster_are_listed_shown_watched_and_examined", || {
+        Box::pin(locks_of_a_cluster_are_listed_shown_watched_and_examined())
     }),
     ("a_cluster_has_its_primaries_counted", || Box::pin(a_cluster_has_its_primaries_counted())),
 ];
@@ -40,6 +46,18 @@ async fn sentinels_lead_to_the_address_of_the_primary() {
     let primary = format!(": 127.0.0.1:{}, Redis ", set.servers()[set.master().await].port());
     assert!(ended.code == Some(0) && ended.out.contains(&primary), "{ended:?}");
     assert!(ended.out.contains(", primary, "), "{ended:?}");
+}
+
+async fn locks_of_a_cluster_are_listed_shown_watched_and_examined() {
+    let cluster = Arc::new(ClusterSet::start().await);
+    for (name, case) in [watch::CLUSTER_CASES, ls_and_show::CLUSTER_CASES].concat() {
+        println!("{name} on a cluster");
+        case(Fixture::on_cluster(&cluster)).await;
+        for node in cluster.nodes() {
+            // An error: it is a replica.
+            let _ = node.query::<String>(&["FLUSHALL"]).await;
+        }
+    }
 }
 
 async fn a_cluster_has_its_primaries_counted() {
