@@ -1,4 +1,5 @@
 use std::collections::{HashMap, HashSet};
+use std::mem;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -15,7 +16,8 @@ use turnlock_store::{Activity, ActivityRecord, ActivityScope, Failure, FailureKi
 /// How long a caller waits, or holds, before it is announced.
 const ANNOUNCED_AFTER: Duration = Duration::from_secs(1);
 
-/// The longest time between two checks for what is to be announced.
+/// The longest time between two checks for what is to be announced, and the least time between two writes of changed waits,
+/// unless tasks among them hold something.
 const CHECK_PERIOD: Duration = Duration::from_secs(1);
 
 /// How often waits are written, unless they change.
@@ -139,8 +141,10 @@ impl Engine {
 struct Announcement {
     /// The announced waits, by the address of their wake-up, which the weak reference keeps from being used again.
     waits: HashMap<usize, AnnouncedWait>,
-    /// When the record was last written, and whether it has waits. `None` if there is none.
-    written: Option<(Moment, bool)>,
+    /// What the store has, as far as known.
+    written: Written,
+    /// When the record was last written or removed.
+    written_at: Moment,
     /// When to check again for holds, while there are no waits.
     holds_due: Moment,
     /// When to check again for holds that are stuck.
@@ -155,6 +159,17 @@ struct Announcement {
     scanned: u32,
     /// The owners in each deadlock that was logged.
     logged: HashSet<Vec<String>>,
+}
+
+/// What is in the record of a client.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Written {
+    /// There is no record.
+    #[default]
+    Nothing,
+    Holds,
+    /// Waits, and holds if there are any.
+    Waits,
 }
 
 struct AnnouncedWait {
@@ -188,6 +203,10 @@ impl Announcement {
         }
         if waits.is_empty() {
             self.waits.clear();
+            let due = self.written_at + CHECK_PERIOD;
+            if self.written == Written::Waits && is_before(now, due) {
+                return (None, next.min(due));
+            }
             return (self.plan_holds(engine, now), next);
         }
         let count = waits.len();
@@ -211,12 +230,9 @@ impl Announcement {
         };
         let next = if newest_linked.is_some() { next.min(now + period) } else { next };
         self.update(&mut waits);
-        let due = match self.written {
-            Some((at, true)) => at + if self.is_changed { period.min(CHECK_PERIOD) } else { period },
-            _ => now,
-        };
-        // A timer may fire a moment too early.
-        if now + Duration::from_millis(5) < due {
+        let is_changed = self.is_changed || self.written != Written::Waits;
+        let due = self.written_at + if is_changed { period.min(CHECK_PERIOD) } else { period };
+        if is_before(now, due) {
             return (None, next.min(due));
         }
         let record = Record {
@@ -224,7 +240,7 @@ impl Announcement {
             waits: waits.iter().take(MAX_WAITS).map(|wait| self.wait_record(engine, wait, now)).collect(),
             ..record_of(engine, &oldest, now)
         };
-        (self.written, self.is_changed) = (Some((now, true)), false);
+        (self.written, self.written_at, self.is_changed) = (Written::Waits, now, false);
         let written = waits.iter().take(MAX_WAITS).map(Waiting::key).collect();
         let record =
             ActivityRecord { text: record.to_text(), is_linked: newest_linked.is_some(), lasts: WAITS_TTL };
@@ -260,17 +276,20 @@ impl Announcement {
 
     /// Decides what to write while there are no waits.
     fn plan_holds(&mut self, engine: &Engine, now: Moment) -> Option<Planned> {
-        let had_waits = matches!(self.written, Some((_, true)));
-        if now < self.holds_due && !had_waits {
+        if now < self.holds_due && self.written != Written::Waits {
             return None;
         }
         let (_, oldest) = engine.wait_queues.holds_of(&HashSet::new(), now - ANNOUNCED_AFTER);
         let record = record_of(engine, &oldest, now);
         if record.holds.is_empty() {
             self.holds_due = now;
-            return self.written.take().map(|_| Planned { record: None, waits: Vec::new() });
+            let had_record = mem::take(&mut self.written) != Written::Nothing;
+            return had_record.then(|| {
+                self.written_at = now;
+                Planned { record: None, waits: Vec::new() }
+            });
         }
-        self.written = Some((now, false));
+        (self.written, self.written_at) = (Written::Holds, now);
         self.holds_due = now + HOLDS_PERIOD;
         let record = ActivityRecord { text: record.to_text(), is_linked: false, lasts: HOLDS_TTL };
         Some(Planned { record: Some(record), waits: Vec::new() })
@@ -343,8 +362,7 @@ impl Announcement {
     fn note_failure(&mut self, failure: &Failure) {
         tracing::debug!(%failure, "waits not announced");
         // It is not known what the store has: a record that was to be removed may be there.
-        let at = self.written.map_or_else(clock::now, |(at, _)| at);
-        self.written = Some((at, true));
+        self.written = Written::Waits;
         if matches!(failure.kind, FailureKind::Denied(_) | FailureKind::Unsupported(_)) {
             self.paused_until = clock::now() + REFUSED_PAUSE;
         }
@@ -380,6 +398,11 @@ impl Announcement {
             }
         }
     }
+}
+
+/// Returns `true` if `due` is still to come. A timer may fire a moment too early.
+fn is_before(now: Moment, due: Moment) -> bool {
+    now + Duration::from_millis(5) < due
 }
 
 /// Returns why the holder of a lock seems to be stuck, if it does.

@@ -17,6 +17,7 @@ pub(crate) const CASES: &[Case] = cases![
     a_pair_costs_two_calls,
     a_wait_of_less_than_a_second_is_not_announced,
     a_hundred_waiters_share_an_announcement,
+    waits_that_come_and_go_are_announced_once_a_second,
     a_question_about_a_lock_costs_one_call,
     the_activity_record_goes_with_the_last_wait_and_hold,
     a_thousand_waiters_cost_as_many_calls_a_turn_as_two,
@@ -193,6 +194,27 @@ async fn a_hundred_waiters_share_an_announcement(fixture: Fixture) {
     let (writes, periods) = (writes().await, (began.elapsed() + ms(500)).as_secs() / 3);
     assert!(writes <= 1 + periods, "{writes} writes in {:?}", began.elapsed());
     tasks.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+async fn waits_that_come_and_go_are_announced_once_a_second(fixture: Fixture) {
+    let holder = fixture.client_with(Client::builder().announce_waits(false)).await;
+    let client = client_with_record(&fixture, Client::builder()).await;
+    let lock = client.lock("awaited");
+    let _held = holder.lock("awaited").lock().await.expect("free");
+    let (before, began) = (fixture.server().calls().await, Instant::now());
+    // One after the other, 40 waits are a second old, and end.
+    let waits = (0..40).map(|number| {
+        let lock = &lock;
+        async move {
+            tokio::time::sleep(ms(number * 100)).await;
+            assert!(lock.try_lock_for(ms(1_050)).await.expect("a reply").is_busy());
+        }
+    });
+    futures_util::future::join_all(waits).await;
+    let writes = fixture.server().calls().await.since(&before).of("hrandfield");
+    // A timer may be early.
+    let seconds = (began.elapsed() + ms(500)).as_secs();
+    assert!((1..=1 + seconds).contains(&writes), "{writes} writes in {:?}", began.elapsed());
 }
 
 async fn a_question_about_a_lock_costs_one_call(fixture: Fixture) {

@@ -22,16 +22,18 @@ pub(crate) const TERMINAL_CASES: &[Case] = cases![a_conflict_on_a_terminal_names
 pub(crate) const REDIS_CASES: &[Case] =
     cases![a_store_that_hangs_does_not_delay_a_conflict, only_a_conflict_costs_a_query_of_the_holders];
 
-/// Starts a run that holds the lock, and waits until the store knows who holds it since when.
+/// Starts a run that holds the lock, and waits until the store knows who holds it since when, and in which task: from then on,
+/// what is shown of the holder does not change.
 async fn identified_holder(fixture: &Fixture, flags: &[&str]) -> Program {
     let holder = fixture.hold(flags).await;
     let client = fixture.client().await;
-    eventually("the holder is identified", ms(20_000), async || {
+    eventually("the holder is identified and its hold announced", ms(20_000), async || {
         let Some(found) = client.inspect(&fixture.name).await.unwrap() else { return false };
         let owners: Vec<_> = found.holders.iter().map(|holder| holder.owner.clone()).collect();
         let identities = client.identities(&owners).await.unwrap();
         found.holders.iter().zip(identities).any(|(holder, identity)| {
-            identity.is_some_and(|identity| holder.since.or(identity.since_of(&holder.owner)).is_some())
+            let since = identity.and_then(|identity| identity.since_of(&holder.owner));
+            since.is_some() && holder.task.is_some()
         })
     })
     .await;
