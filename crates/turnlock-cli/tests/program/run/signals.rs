@@ -27,9 +27,10 @@ const SIGNALS: [(Signal, &str); 6] = [
     (Signal::USR2, "USR2"),
 ];
 
-/// A script that sleeps until one of the signals, and then runs `action`. The sleep has no output open.
+/// A script that sleeps until one of the signals, and then runs `action`. The sleep has no output open. A signal to the group
+/// may have ended it before the trap runs.
 pub(crate) fn until_signal(signals: &str, action: &str) -> String {
-    format!("trap 'kill $!; {action}' {signals}; sleep 60 >/dev/null 2>&1 & echo ready; wait")
+    format!("trap 'kill $! 2>/dev/null; {action}' {signals}; sleep 60 >/dev/null 2>&1 & echo ready; wait")
 }
 
 async fn signals_are_forwarded_to_the_command(fixture: Fixture) {
