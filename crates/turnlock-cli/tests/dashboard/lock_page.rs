@@ -58,8 +58,9 @@ async fn another_lock_leaves_the_page_as_it_is(fixture: Fixture) {
     let dashboard = fixture.dashboard(&[]).await;
     let browser = Browser::open(&format!("{}#/lock/deploy", dashboard.url())).await;
     browser.until("document.querySelectorAll('.lock-page tbody tr').length === 1").await;
-    // Its time is announced after a second, which is a difference of this lock.
+    // Its time and its task are announced after a second, which is a difference of this lock.
     browser.until("!document.querySelector('.people .age').textContent.startsWith('>')").await;
+    browser.until("document.querySelector('.people .line .fact')?.textContent.startsWith('task ')").await;
     browser.eval("(document.querySelector('.graph .node.client').focus(), document.querySelector('.graph').isFirst = true)").await;
     let requests =
         "performance.getEntriesByType('resource').filter(({ name }) => name.includes('/api/holds/')).length";

@@ -84,7 +84,7 @@ fn main() {
     let mut arguments = Arguments::from_args();
     // A browser uses more than one core while it starts.
     let cores = std::thread::available_parallelism().map_or(2, usize::from);
-    arguments.test_threads.get_or_insert(cores.max(2));
+    arguments.test_threads.get_or_insert(cores + 1);
     turnlock_testkit::run(&arguments, trials).exit();
 }
 

@@ -24,7 +24,7 @@ use store::Store;
 const LIMIT: Duration = Duration::from_secs(180);
 
 /// Default number of concurrent cases per core: most of them wait most of the time.
-const CASES_PER_CORE: usize = 4;
+const CASES_PER_CORE: usize = 8;
 
 /// The stores that common cases run on.
 const STORES: [Store; 2] = [Store::Redis, Store::File];

@@ -15,7 +15,7 @@ pub const LIMIT: Duration = Duration::from_secs(300);
 /// Concurrent cases per core, unless the command line sets the number of threads.
 ///
 /// Most cases mostly wait. With more of them, wake-ups come late for lack of a processor.
-const CASES_PER_CORE: usize = 10;
+const CASES_PER_CORE: usize = 16;
 
 /// What a store may lack. The suite has no case that needs it then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -137,13 +137,14 @@ fn other_trials(arguments: &Arguments) -> Vec<Trial> {
 fn suite_trials(store: StoreKind) -> Vec<Trial> {
     let start = move || async move { store.start_or_share().await };
     let suite = Suite::new(store.name(), start).missing(store.missing());
-    // Other ways to servers, on which these cases run for all kinds as `redis`, `cluster` and `valkey-9`.
+    // Other servers, and other ways to servers: these cases run for all kinds as `redis` and `cluster`.
     match store {
         StoreKind::Replica
         | StoreKind::Sentinel
         | StoreKind::Tls
         | StoreKind::Acl
         | StoreKind::Redis62
+        | StoreKind::Valkey9
         | StoreKind::ValkeyCluster => suite.common_cases_for(&[Kind::Lock, Kind::Fair]).trials(),
         _ => suite.trials(),
     }

@@ -70,7 +70,10 @@ fn main() {
         ClusterSet::missing();
         stores::calls_to_a_cluster_are_counted
     }
-    turnlock_testkit::run(&Arguments::from_args(), trials).exit();
+    let mut arguments = Arguments::from_args();
+    // They mostly wait.
+    arguments.test_threads.get_or_insert(8);
+    turnlock_testkit::run(&arguments, trials).exit();
 }
 
 /// Returns the options of a client whose locks are all in this group.
