@@ -13,7 +13,7 @@ use turnlock_testkit::TempDir;
 use crate::{Arguments, Command, checker, history, run_on_servers, search};
 
 /// How often a run on real servers may miss a bug.
-const ATTEMPTS: u64 = 3;
+const ATTEMPTS: u64 = 5;
 
 /// How long seeds, or runs on real servers, are tried for a bug. One that has begun comes to its end.
 const LIMIT: Duration = Duration::from_secs(120);

@@ -186,9 +186,9 @@ impl Database {
                 continue;
             };
             let written = Moment::from_micros(written);
-            // A moment of an earlier boot, in a damaged file.
-            if count <= MAX_ACTIVITY_RECORDS && written <= now && presence::is_alive(&self.store_path, client)
-            {
+            // Not a moment of an earlier boot, in a damaged file. The first row begins the snapshot, later than `now`.
+            let is_past = written <= clock::now();
+            if count <= MAX_ACTIVITY_RECORDS && is_past && presence::is_alive(&self.store_path, client) {
                 records.push(StoredActivity { client, written, text: text.to_owned() });
             }
         }

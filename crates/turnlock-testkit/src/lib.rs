@@ -10,7 +10,7 @@
 //! - [`trial`] makes a case a trial of libtest-mimic, and [`run`] runs the trials. A case that fails with
 //!   [`TimedOut`] while the whole machine stalls is run again, a few times in a run.
 //! - [`StallMonitor`] measures how long the machine stalled between two instants.
-//! - [`eventually`], [`within`] and [`in_time`] panic with a description, and with [`TimedOut`], when a limit
+//! - [`eventually`], [`eventually_some`], [`within`] and [`in_time`] panic with a description, and with [`TimedOut`], when a limit
 //!   passes.
 //!
 //! The interface may change with every version before 1.0.
@@ -44,4 +44,4 @@ pub use stall_monitor::StallMonitor;
 pub use temp_dir::TempDir;
 pub use trial::{record_repeat, run, trial};
 pub use turnlock_core::error_chain;
-pub use wait::{TimedOut, eventually, in_time, within};
+pub use wait::{TimedOut, eventually, eventually_some, in_time, within};

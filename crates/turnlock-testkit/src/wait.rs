@@ -17,18 +17,34 @@ where
     F: FnMut() -> Fut,
     Fut: Future<Output = bool>,
 {
+    eventually_some(what, limit, move || {
+        let probing = probe();
+        async { probing.await.then_some(()) }
+    })
+}
+
+/// Calls `probe` like [`eventually`] until it returns a value, and returns that.
+#[track_caller]
+pub fn eventually_some<F, Fut, T>(what: &str, limit: Duration, mut probe: F) -> impl Future<Output = T>
+where
+    F: FnMut() -> Fut,
+    Fut: Future<Output = Option<T>>,
+{
     // Not an `async fn`: these do not have the location of their caller.
     let caller = Location::caller();
     async move {
         let began = Instant::now();
-        let succeeded = tokio::time::timeout(limit, async {
-            while !probe().await {
+        let found = tokio::time::timeout(limit, async {
+            loop {
+                if let Some(found) = probe().await {
+                    return found;
+                }
                 tokio::time::sleep(POLL).await;
             }
         });
-        if succeeded.await.is_err() {
-            TimedOut::fail(began, limit, &format!("{what}: not true within {limit:?} (called at {caller})"));
-        }
+        found.await.unwrap_or_else(|_| {
+            TimedOut::fail(began, limit, &format!("{what}: not true within {limit:?} (called at {caller})"))
+        })
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::process::Child;
 use turnlock::{Client, OwnerId};
-use turnlock_testkit::{ClusterSet, RedisServer, TempDir, eventually};
+use turnlock_testkit::{ClusterSet, RedisServer, TempDir, eventually, eventually_some};
 
 use crate::program::{Ended, Program};
 use crate::store::Store;
@@ -58,15 +58,11 @@ impl Fixture {
     /// Runs `status --json` until the age of a lock is known. Returns the object.
     pub(crate) async fn status_with_age(&self, arguments: &[&str]) -> Value {
         let arguments = [&["status", "--json"], arguments].concat();
-        let (arguments, found) = (&arguments, &std::sync::Mutex::new(Value::Null));
-        eventually("the age of a lock is known", Duration::from_secs(30), || async move {
-            let status: Value = serde_json::from_str(&self.run(arguments).await.out).unwrap();
-            let is_known = !status["oldest"].is_null();
-            *found.lock().unwrap() = status;
-            is_known
+        eventually_some("the age of a lock is known", Duration::from_secs(30), async || {
+            let status: Value = serde_json::from_str(&self.run(&arguments).await.out).unwrap();
+            (!status["oldest"].is_null()).then_some(status)
         })
-        .await;
-        found.lock().unwrap().take()
+        .await
     }
 
     /// Connects a client in this process.
@@ -95,6 +91,16 @@ impl Fixture {
     /// Runs the program to its end, without a terminal.
     pub(crate) async fn run(&self, arguments: &[&str]) -> Ended {
         self.program(arguments).run().await
+    }
+
+    /// Runs the program until it prints what is wanted, and returns that output. What clients have announced is missing where
+    /// the request for it takes too long.
+    pub(crate) async fn output_with(&self, arguments: &[&str], is_wanted: impl Fn(&str) -> bool) -> String {
+        eventually_some(&format!("{arguments:?} prints it"), Duration::from_secs(30), async || {
+            let output = self.run(arguments).await.out;
+            is_wanted(&output).then_some(output)
+        })
+        .await
     }
 
     /// Runs the program and parses its output as one JSON value per line.

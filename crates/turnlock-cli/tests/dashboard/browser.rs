@@ -145,12 +145,20 @@ impl Browser {
 
     /// Types keys into the element that has the focus.
     pub(crate) async fn keys(&self, keys: &str) {
-        self.client.active_element().await.unwrap().send_keys(keys).await.unwrap();
+        let is_typed = async || match self.client.active_element().await {
+            Ok(element) => element.send_keys(keys).await.is_ok(),
+            Err(_) => false,
+        };
+        eventually("the keys are typed", AWHILE, is_typed).await;
     }
 
+    /// Clicks an element once it is there. It may be replaced just before the click.
     pub(crate) async fn click(&self, selector: &str) {
-        let found = self.client.wait().at_most(AWHILE).for_element(Locator::Css(selector)).await;
-        found.unwrap_or_else(|error| panic!("{selector}: {error}")).click().await.unwrap();
+        let is_clicked = async || match self.client.find(Locator::Css(selector)).await {
+            Ok(element) => element.click().await.is_ok(),
+            Err(_) => false,
+        };
+        eventually(&format!("a click on {selector}"), AWHILE, is_clicked).await;
     }
 
     /// Follows a link inside the page.

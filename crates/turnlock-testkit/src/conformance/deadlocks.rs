@@ -2,7 +2,7 @@
 
 use super::waits::{SOON, abort, barrier, client, deadlocks, hold_and_wait, options, waiters};
 use crate::conformance::{Case, Fixture, KindClient, cases, ms};
-use crate::eventually;
+use crate::{eventually, eventually_some};
 use turnlock::{Client, Deadlock, Error, Guard, Kind, MultiLock};
 
 pub const CASES: &[Case] = cases![
@@ -20,10 +20,10 @@ pub const CASES: &[Case] = cases![
 ];
 
 async fn certain_deadlock(reader: &Client, name: &str) -> Deadlock {
-    let is_found = async || deadlocks(reader, name).await.iter().any(|deadlock| deadlock.is_certain);
-    eventually("the deadlock is found", SOON, is_found).await;
-    let all = deadlocks(reader, name).await;
-    all.into_iter().find(|deadlock| deadlock.is_certain).expect("it does not end")
+    eventually_some("the deadlock is found", SOON, async || {
+        deadlocks(reader, name).await.into_iter().find(|deadlock| deadlock.is_certain)
+    })
+    .await
 }
 
 async fn a_deadlock_of_three_clients_is_found(fixture: Fixture) {

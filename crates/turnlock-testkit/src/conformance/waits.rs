@@ -3,8 +3,8 @@
 use std::time::{Duration, SystemTime};
 
 use crate::conformance::{Case, Fixture, KindClient, NO_POLL, cases, ms};
-use crate::eventually;
-use turnlock::{Client, Deadlock, Error, Guard, Kind, Lock, Waiter};
+use crate::{eventually, eventually_some};
+use turnlock::{Client, Deadlock, Error, Guard, Inspection, Kind, Lock, Waiter};
 
 pub const CASES: &[Case] = cases![
     a_wait_of_a_second_is_announced,
@@ -30,13 +30,21 @@ pub(super) async fn client(fixture: &Fixture, label: &str) -> KindClient {
 
 /// The announced waiters for one name, once there are `number`.
 pub(super) async fn waiters(reader: &Client, name: &str, number: usize) -> Vec<Waiter> {
-    let now = async || {
+    eventually_some("the waits are announced", SOON, async || {
         let mut all = reader.waits().await.expect("a reply").waiters;
         all.retain(|waiter| waiter.name == name);
-        all
-    };
-    eventually("the waits are announced", SOON, async || now().await.len() == number).await;
-    now().await
+        (all.len() == number).then_some(all)
+    })
+    .await
+}
+
+/// What an inspection shows once that is wanted. It has nothing that is announced if the store does not reply in time.
+async fn inspected(reader: &Client, name: &str, is_wanted: impl Fn(&Inspection) -> bool) -> Inspection {
+    eventually_some("it is shown", SOON, async || {
+        let shown = reader.inspect(name).await.expect("a reply").expect("held");
+        is_wanted(&shown).then_some(shown)
+    })
+    .await
 }
 
 fn wait_for(lock: &Lock) -> tokio::task::JoinHandle<Result<Guard, Error>> {
@@ -93,10 +101,12 @@ async fn a_wait_of_a_second_is_announced(fixture: Fixture) {
     assert!(is_since(found.since, before), "{before:?} {found:?}");
     assert!(found.task.is_some_and(|task| task.starts_with("task ")) && !found.host.is_empty());
     assert_eq!((found.time_left, found.holds.len(), found.is_mine), (None, 0, false));
-    let seen = holder.lock(&name).inspect().await.expect("a reply");
-    assert_eq!(seen.waiters.iter().map(|waiter| &*waiter.label).collect::<Vec<_>>(), ["waits"]);
-    let seen = holder.inspect(&name).await.expect("a reply").expect("held");
-    assert_eq!(seen.waiters.len(), 1);
+    let is_shown = async || {
+        let seen = holder.lock(&name).inspect().await.expect("a reply").waiters;
+        seen.iter().map(|waiter| &*waiter.label).eq(["waits"])
+    };
+    eventually("the lock has the waiter", SOON, is_shown).await;
+    inspected(&holder, &name, |shown| shown.waiters.len() == 1).await;
     guard.unlock().await.expect("held");
     let next = task.await.expect("no panic").expect("a turn");
     assert_eq!(found.owner, *next.owner_id());
@@ -178,9 +188,7 @@ async fn a_hold_of_a_second_is_announced(fixture: Fixture) {
     let before = SystemTime::now();
     let guard = holder.lock(&name).lock().await.expect("free");
     let reader = fixture.client().await;
-    let seen = async || reader.inspect(&name).await.expect("a reply").expect("held").holders.remove(0);
-    eventually("the hold is announced", SOON, async || seen().await.task.is_some()).await;
-    let holder = seen().await;
+    let holder = inspected(&reader, &name, |shown| shown.holders[0].task.is_some()).await.holders.remove(0);
     let since = holder.since.expect("announced");
     assert!(is_since(since, before), "{before:?} {since:?}");
     assert_eq!((&holder.owner, holder.call_site, holder.is_stuck), (guard.owner_id(), None, false));
@@ -195,8 +203,8 @@ async fn call_sites_are_announced_only_if_set(fixture: Fixture) {
         let is_here = waiter.call_site.as_deref().map(|at| at.contains("waits.rs:"));
         assert_eq!(is_here, (waiter.label == "shows").then_some(true), "{waiter:?}");
     }
-    let holder = hides.inspect(&name).await.expect("a reply").expect("held").holders.remove(0);
-    assert!(holder.call_site.is_some_and(|at| at.contains("waits.rs:")));
+    let is_here = |at: &String| at.contains("waits.rs:");
+    inspected(&hides, &name, |shown| shown.holders[0].call_site.as_ref().is_some_and(is_here)).await;
     abort(tasks);
 }
 
@@ -208,8 +216,8 @@ async fn nothing_is_announced_if_turned_off(fixture: Fixture) {
     // The other one began later.
     let found = waiters(&silent, &name, 1).await;
     assert_eq!(found[0].label, "other");
-    let seen = silent.inspect(&name).await.expect("a reply").expect("held");
-    assert_eq!((seen.waiters.len(), seen.holders[0].task.as_deref()), (1, None));
+    let seen = inspected(&silent, &name, |shown| shown.waiters.len() == 1).await;
+    assert_eq!(seen.holders[0].task.as_deref(), None);
     abort(tasks);
 }
 
@@ -239,14 +247,9 @@ async fn a_wait_of_many_callers_is_bounded(fixture: Fixture) {
     let all = async || {
         let waits = client.waits().await.expect("a reply");
         let mine = waits.waiters.iter().filter(|waiter| waiter.name == name).count();
-        (mine, waits.unlisted)
+        (mine > 0 && mine as u64 + waits.unlisted >= 200).then_some(mine)
     };
-    eventually("all are announced", SOON, async || {
-        let (listed, unlisted) = all().await;
-        listed > 0 && listed as u64 + unlisted >= 200
-    })
-    .await;
-    assert!(all().await.0 <= 32);
+    assert!(eventually_some("all are announced", SOON, all).await <= 32);
     abort(tasks);
     guard.unlock().await.expect("held");
 }

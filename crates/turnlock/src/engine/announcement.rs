@@ -1,17 +1,20 @@
+use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::mem;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use turnlock_core::{Kind, LockName, Moment, OwnerId};
+use turnlock_core::{LockName, Moment, OwnerId};
 
 use super::engine::Engine;
-use super::state::{Caller, Hold, OldestHolds, Wakeup};
-use super::waiting::Waiting;
-use crate::activity::{HeldRecord, HoldRecord, MAX_WAITS, Record, Situation, WaitRecord, label_of};
+use super::state::{Hold, OldestHolds, Wakeup};
+use super::waiting::{Waiting, millis};
+use crate::activity::{HoldRecord, MAX_WAITS, Record, Situation, WaitRecord, label_of};
 use crate::clock;
-use turnlock_store::{Activity, ActivityRecord, ActivityScope, Failure, FailureKind, StepReply, Store};
+use turnlock_store::{
+    Activity, ActivityRecord, ActivityScope, Failure, FailureKind, MAX_ACTIVITY_RECORDS, StepReply, Store,
+};
 
 /// How long a caller waits, or holds, before it is announced.
 const ANNOUNCED_AFTER: Duration = Duration::from_secs(1);
@@ -29,9 +32,11 @@ const NEW_LINKED_PERIOD: Duration = Duration::from_millis(300);
 const LINKED_PERIOD: Duration = Duration::from_millis(500);
 const NEW_LINKED_FOR: Duration = Duration::from_secs(3);
 
-/// The least time between two such writes for each record that the store has scanned in the last search. All clients that write
-/// so often also read these records, so that neither the number of their requests nor their cost rises with the number of clients.
+/// The least time between two such writes for each record that the store has scanned in the last search: all clients that write
+/// so often also read these records. The number of their requests does not rise with the number of clients.
 const PERIOD_PER_RECORD: Duration = Duration::from_millis(5);
+/// How many records a search counts for that got no reply, at least.
+const UNKNOWN_RECORDS: usize = 200;
 
 /// How often holds are written while there are no waits.
 const HOLDS_PERIOD: Duration = Duration::from_secs(20);
@@ -64,7 +69,7 @@ const MAX_LOGGED: usize = 256;
 /// Announces the waits and holds of a client on the store, and looks for deadlocks and for holds that are stuck. Ends with
 /// the engine.
 ///
-/// No acquire waits for it, and none fails with it.
+/// No acquire waits for its requests, and none fails with it.
 pub(super) async fn run(engine: Weak<Engine>) {
     let mut announcement = Announcement::default();
     while let Some(strong) = engine.upgrade() {
@@ -80,7 +85,11 @@ pub(super) async fn run(engine: Weak<Engine>) {
         let is_written = planned.as_ref().is_some_and(|planned| planned.record.is_some());
         if is_written {
             // Before the request, which may arrive at a client that is just shutting down.
-            strong.is_announced.store(true, Ordering::Release);
+            strong.is_announced.store(true, Ordering::SeqCst);
+            // From here on, a shutdown removes the record. One that has begun may have removed it already.
+            if strong.check_open().is_err() {
+                return;
+            }
         }
         // The engine may end during a request.
         drop(strong);
@@ -98,11 +107,16 @@ pub(super) async fn run(engine: Weak<Engine>) {
                 Err(failure) => announcement.note_failure(&failure),
             }
             drop(strong);
-            if is_linked && let Some(activity) = linked(&*store, limit).await {
+            if is_linked {
+                let activity = linked(&*store, limit).await;
                 let Some(strong) = engine.upgrade() else { return };
+                // Without a reply, the store is slow, or has very much to read.
+                let twice = (announcement.scanned * 2).max(UNKNOWN_RECORDS);
+                announcement.scanned = activity.as_ref().map_or(twice, |activity| activity.scanned);
                 let read = clock::now();
-                announcement.scanned = u32::try_from(activity.scanned).unwrap_or(u32::MAX);
-                announcement.check_deadlocks(&strong, &Situation::new(&activity));
+                if let Some(activity) = activity {
+                    announcement.check_deadlocks(&strong, &Situation::new(&activity));
+                }
                 busy += clock::now().since(read);
             }
         }
@@ -126,7 +140,7 @@ async fn linked(store: &dyn Store, limit: Duration) -> Option<Activity> {
 impl Engine {
     /// Removes the record of this client, if there is one. Called once nothing more is announced.
     pub(super) async fn remove_announcement(&self) {
-        if self.is_announced.swap(false, Ordering::AcqRel) {
+        if self.is_announced.swap(false, Ordering::SeqCst) {
             let limit = self.settings.usual_limit();
             let outcome = self.store.directory().write_activity(self.client, None, limit).await;
             if let Err(failure) = outcome {
@@ -149,14 +163,16 @@ struct Announcement {
     holds_due: Moment,
     /// When to check again for holds that are stuck.
     stuck_due: Moment,
-    /// After a refused write, nothing is written until then.
+    /// After a write that failed, nothing is written until then.
     paused_until: Moment,
+    /// How many writes have failed since the last one that did not.
+    failures: u32,
     /// The waits have changed since the last write.
     is_changed: bool,
     /// Nothing is written: that is the setting, or the store keeps no records.
     is_silent: bool,
     /// The number of records that the store scanned in the last search for deadlocks.
-    scanned: u32,
+    scanned: usize,
     /// The owners in each deadlock that was logged.
     logged: HashSet<Vec<String>>,
 }
@@ -237,7 +253,11 @@ impl Announcement {
         }
         let record = Record {
             more_waits: u64::try_from(count.saturating_sub(MAX_WAITS)).unwrap_or(u64::MAX),
-            waits: waits.iter().take(MAX_WAITS).map(|wait| self.wait_record(engine, wait, now)).collect(),
+            waits: waits
+                .iter()
+                .take(MAX_WAITS)
+                .map(|wait| wait.record(engine, self.proof_of(wait), now))
+                .collect(),
             ..record_of(engine, &oldest, now)
         };
         (self.written, self.written_at, self.is_changed) = (Written::Waits, now, false);
@@ -248,7 +268,8 @@ impl Announcement {
     }
 
     fn linked_period(&self, shortest: Duration) -> Duration {
-        shortest.max(PERIOD_PER_RECORD * self.scanned)
+        let scanned = u32::try_from(self.scanned.min(MAX_ACTIVITY_RECORDS)).unwrap_or(u32::MAX);
+        shortest.max(PERIOD_PER_RECORD * scanned)
     }
 
     /// Logs the holds that are stuck, each once.
@@ -322,33 +343,13 @@ impl Announcement {
         }
     }
 
-    fn wait_record(&self, engine: &Engine, wait: &Waiting<'_>, now: Moment) -> WaitRecord {
-        let Caller { call_site, began, ends, name, owner } = wait.caller;
-        let held = wait.held.iter().map(|(hold, is_exact)| HeldRecord {
-            key: hold.name.key().to_owned(),
-            kind: label_of(hold.name.kind()),
-            owner: hold.owner.to_string(),
-            exact: *is_exact,
-            fixed: hold.inner().leases.renewal.is_none(),
-        });
-        // A latch is awaited without a call site.
-        let shows_call_site = engine.settings.announce_call_sites && name.kind() != Kind::Latch;
-        WaitRecord {
-            key: name.key().to_owned(),
-            kind: label_of(name.kind()),
-            owner: engine.client.owner(*owner).to_string(),
-            task: call_site.task(),
-            waited_ms: millis(now.since(*began)),
-            left_ms: (*ends != Moment::NEVER).then(|| millis(ends.since(now))),
-            at: shows_call_site.then(|| call_site.to_string()),
-            group: call_site.is_in_group,
-            holds: held.collect(),
-            proven: self.waits.get(&wait.key()).and_then(|known| known.proven),
-        }
+    fn proof_of(&self, wait: &Waiting<'_>) -> Option<(u64, u64)> {
+        self.waits.get(&wait.key()).and_then(|known| known.proven)
     }
 
     /// Records that the store has acknowledged a write with these waits, which it executed at `stamp`.
     fn confirm(&mut self, waits: &[usize], stamp: Moment) {
+        self.failures = 0;
         let stamp = stamp.as_micros();
         for wait in waits {
             if let Some(known) = self.waits.get_mut(wait) {
@@ -363,9 +364,10 @@ impl Announcement {
         tracing::debug!(%failure, "waits not announced");
         // It is not known what the store has: a record that was to be removed may be there.
         self.written = Written::Waits;
-        if matches!(failure.kind, FailureKind::Denied(_) | FailureKind::Unsupported(_)) {
-            self.paused_until = clock::now() + REFUSED_PAUSE;
-        }
+        self.failures = self.failures.saturating_add(1);
+        let is_refused = matches!(failure.kind, FailureKind::Denied(_) | FailureKind::Unsupported(_));
+        let pause = (CHECK_PERIOD * self.failures.min(10)).min(LONGEST_PAUSE);
+        self.paused_until = clock::now() + if is_refused { REFUSED_PAUSE } else { pause };
     }
 
     /// Logs the deadlocks with waits of this client, and ends a wait if that is its part.
@@ -384,15 +386,13 @@ impl Announcement {
                 );
             }
             let may_fail = members.iter().filter(|(client, _)| client.record.fails);
-            let youngest =
-                may_fail.max_by_key(|(_, wait)| (wait.proven.map(|(first, _)| first), &wait.owner));
+            let age = |wait: &WaitRecord| (wait.proven.map(|(first, _)| first), Reverse(wait.waited_ms));
+            let youngest = may_fail.max_by_key(|(_, wait)| (age(wait), &wait.owner));
             if let Some((_, wait)) = youngest.filter(|(client, _)| client.client == engine.client) {
                 let callers = self.waits.values().filter_map(|known| known.wakeup.upgrade());
                 let is_youngest = |wakeup: &Arc<Wakeup>| {
-                    wakeup
-                        .caller
-                        .as_ref()
-                        .is_some_and(|caller| engine.client.owner(caller.owner).as_str() == wait.owner)
+                    let caller = wakeup.caller.as_ref();
+                    caller.is_some_and(|caller| engine.client.owner(caller.owner).as_str() == wait.owner)
                 };
                 callers.filter(is_youngest).for_each(|wakeup| wakeup.set_deadlock(&deadlock.to_string()));
             }
@@ -443,8 +443,4 @@ fn record_of(engine: &Engine, oldest: &OldestHolds, now: Moment) -> Record {
         more_holds: u64::try_from(oldest.count - oldest.holds.len()).unwrap_or(u64::MAX),
         ..Record::default()
     }
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

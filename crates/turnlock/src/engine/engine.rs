@@ -97,7 +97,7 @@ impl Engine {
 
     /// Fails if the client is shutting down or its runtime is gone.
     pub(crate) fn check_open(&self) -> Result<(), Error> {
-        let is_closed = self.closing.load(Ordering::Acquire) || self.background.is_closed();
+        let is_closed = self.closing.load(Ordering::SeqCst) || self.background.is_closed();
         if is_closed { Err(Error::ShuttingDown) } else { Ok(()) }
     }
 

@@ -102,7 +102,7 @@ impl Engine {
     ///
     /// Returns the number of holds and the number of pending tasks that are left.
     pub(crate) async fn shutdown(&self, limit: Duration) -> (usize, usize) {
-        self.closing.store(true, Ordering::Release);
+        self.closing.store(true, Ordering::SeqCst);
         self.wait_queues.wake_all();
         let end = clock::now() + limit;
         loop {

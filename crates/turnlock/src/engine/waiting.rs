@@ -1,11 +1,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
-use turnlock_core::Kind;
+use turnlock_core::{Kind, Moment};
 
 use super::engine::Engine;
 use super::state::{Caller, Hold, MAX_LINKED, Wakeup};
-use crate::activity::MAX_HELD;
+use crate::activity::{HeldRecord, MAX_HELD, WaitRecord, label_of};
 
 /// A caller that waits, and what its task holds.
 pub(super) struct Waiting<'a> {
@@ -61,4 +62,34 @@ impl<'a> Waiting<'a> {
     pub(super) fn is_linked(&self) -> bool {
         !self.held.is_empty() && self.caller.name.kind() != Kind::Latch
     }
+
+    /// What is announced of it, with the proof that it has waited.
+    pub(super) fn record(&self, engine: &Engine, proven: Option<(u64, u64)>, now: Moment) -> WaitRecord {
+        let Caller { call_site, began, ends, name, owner } = self.caller;
+        let held = self.held.iter().map(|(hold, is_exact)| HeldRecord {
+            key: hold.name.key().to_owned(),
+            kind: label_of(hold.name.kind()),
+            owner: hold.owner.to_string(),
+            exact: *is_exact,
+            fixed: hold.inner().leases.renewal.is_none(),
+        });
+        // A latch is awaited without a call site.
+        let shows_call_site = engine.settings.announce_call_sites && name.kind() != Kind::Latch;
+        WaitRecord {
+            key: name.key().to_owned(),
+            kind: label_of(name.kind()),
+            owner: engine.client.owner(*owner).to_string(),
+            task: call_site.task(),
+            waited_ms: millis(now.since(*began)),
+            left_ms: (*ends != Moment::NEVER).then(|| millis(ends.since(now))),
+            at: shows_call_site.then(|| call_site.to_string()),
+            group: call_site.is_in_group,
+            holds: held.collect(),
+            proven,
+        }
+    }
+}
+
+pub(super) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -7,7 +7,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout};
 use tracing::Level;
 use turnlock::Client;
-use turnlock_testkit::{LogSubscriber, eventually, within};
+use turnlock_testkit::{LogSubscriber, eventually, eventually_some, within};
 
 use crate::child;
 use crate::fixture::{Fixture, ms};
@@ -84,9 +84,8 @@ async fn a_deadlock_of_three_processes_is_named(fixture: Fixture) {
         let all = reader.deadlocks().await.expect("a reply");
         all.into_iter().find(|found| found.is_certain && found.to_string().contains(&names[0]))
     };
-    eventually("the deadlock is found", SOON, async || found().await.is_some()).await;
+    let text = eventually_some("the deadlock is found", SOON, found).await.to_string();
     println!("found after {:?}", began.elapsed());
-    let text = found().await.expect("it does not end").to_string();
     for process in &mut processes {
         let line = process.until("deadlock: ").await;
         println!("logged after {:?}", began.elapsed());

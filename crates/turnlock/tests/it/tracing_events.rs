@@ -170,7 +170,7 @@ async fn guards_dropped_during_an_outage_add_no_lines(fixture: Fixture) {
     let inside = log.clone();
     log.during(async move || {
         let proxy = FaultProxy::start(fixture.server().port()).await;
-        let builder = Client::builder().response_timeout(ms(300)).retry_for(ms(300));
+        let builder = Client::builder().response_timeout(ms(1_000)).retry_for(ms(1_000));
         let client = builder.connect(&proxy.url()).await.unwrap();
         let lock = |number| client.lock(&format!("outage:dropped:{number}")).with_lease(ms(6_000));
         let guards = [0, 1, 2, 3, 4].map(|number| lock(number).into_future());

@@ -187,7 +187,7 @@ async fn a_hundred_waiters_share_an_announcement(fixture: Fixture) {
         waits.waiters.len() as u64 + waits.unlisted == 100
     })
     .await;
-    let (before, began) = (fixture.server().calls().await, Instant::now());
+    let (began, before) = (Instant::now(), fixture.server().calls().await);
     let writes = async || fixture.server().calls().await.since(&before).of("hrandfield");
     eventually("they are written twice", ms(60_000), async || writes().await >= 2).await;
     // Every three seconds, by a timer that may be early.
@@ -201,7 +201,7 @@ async fn waits_that_come_and_go_are_announced_once_a_second(fixture: Fixture) {
     let client = client_with_record(&fixture, Client::builder()).await;
     let lock = client.lock("awaited");
     let _held = holder.lock("awaited").lock().await.expect("free");
-    let (before, began) = (fixture.server().calls().await, Instant::now());
+    let (began, before) = (Instant::now(), fixture.server().calls().await);
     // One after the other, 40 waits are a second old, and end.
     let waits = (0..40).map(|number| {
         let lock = &lock;
@@ -246,6 +246,10 @@ async fn the_activity_record_goes_with_the_last_wait_and_hold(fixture: Fixture) 
     };
     let guard = client.lock("orders").lock().await.expect("free");
     eventually("the hold is announced", ms(20_000), is_announced).await;
+    drop(guard);
+    eventually("the record is removed before it expires", ms(40_000), async || !is_announced().await).await;
+    let guard = client.lock("orders").lock().await.expect("free");
+    eventually("the hold is announced", ms(40_000), is_announced).await;
     drop(guard);
     assert!(client.shutdown(ms(20_000)).await.is_clean() && !is_announced().await);
 }

@@ -2,11 +2,12 @@
 
 use std::fmt::Write;
 use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
 
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use turnlock_testkit::{TempDir, eventually};
+use turnlock_testkit::{TempDir, eventually, eventually_some};
 
 use crate::LIMIT;
 use crate::monitoring::{connect, service, ship_orders};
@@ -33,14 +34,13 @@ pub(crate) fn missing(program: &str) -> Option<String> {
 
 /// A Prometheus server, until it is dropped.
 struct Prometheus {
-    child: Child,
+    child: Mutex<Child>,
     port: u16,
-    _directory: TempDir,
 }
 
 impl Prometheus {
-    /// Starts a server that scrapes `target` and evaluates the alert rules.
-    async fn start(target: &str) -> Self {
+    /// Starts a server that scrapes `target` and evaluates the alert rules. Its data are in the directory.
+    async fn start(target: &str) -> (Self, TempDir) {
         let directory = TempDir::new();
         let rules = self::directory().canonicalize().expect("the directory of the rules").join("alerts.yml");
         let config = directory.path().join("prometheus.yml");
@@ -50,21 +50,28 @@ impl Prometheus {
             rules.display()
         );
         std::fs::write(&config, text).expect("the configuration");
-        let port = TcpListener::bind("127.0.0.1:0")
-            .await
-            .expect("a free port")
-            .local_addr()
-            .expect("an address")
-            .port();
-        let child = Command::new("prometheus")
-            .arg(format!("--config.file={}", config.display()))
-            .arg(format!("--storage.tsdb.path={}", directory.path().join("data").display()))
-            .arg(format!("--web.listen-address=127.0.0.1:{port}"))
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("prometheus");
-        Self { child, port, _directory: directory }
+        // Another case may take the port before the server does.
+        for _ in 0..5 {
+            let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+            let port = listener.local_addr().expect("an address").port();
+            drop(listener);
+            let mut command = Command::new("prometheus");
+            command
+                .arg(format!("--config.file={}", config.display()))
+                .arg(format!("--storage.tsdb.path={}", directory.path().join("data").display()))
+                .arg(format!("--web.listen-address=127.0.0.1:{port}"));
+            command.stdout(Stdio::null()).stderr(Stdio::null());
+            let server = Self { child: Mutex::new(command.spawn().expect("prometheus")), port };
+            let is_ready = async || {
+                let ended = server.child.lock().expect("no panic").try_wait().expect("a child");
+                let is_ready = server.get("/api/v1/status/buildinfo").await.is_some();
+                if is_ready { Some(true) } else { ended.map(|_| false) }
+            };
+            if eventually_some("prometheus is ready, or has ended", LIMIT, is_ready).await {
+                return (server, directory);
+            }
+        }
+        panic!("prometheus ends at once")
     }
 
     /// Sends a query. `None` if the server is not ready.
@@ -89,8 +96,9 @@ impl Prometheus {
 
 impl Drop for Prometheus {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let child = self.child.get_mut().expect("no panic");
+        let _ = child.kill();
+        let _ = child.wait();
     }
 }
 
@@ -101,7 +109,7 @@ pub(crate) async fn the_panels_show_the_example_service() {
     let target = listener.local_addr().expect("an address").to_string();
     let exporter = crate::recorder::install().clone();
     let server = tokio::spawn(async move { axum::serve(listener, service(exporter)).await });
-    let prometheus = Prometheus::start(&target).await;
+    let (prometheus, _directory) = Prometheus::start(&target).await;
     eventually("orders are counted", LIMIT, async || {
         let query =
             r#"rate(turnlock_acquisitions_total{job="example",group="orders",outcome="granted"}[5s]) > 0"#;

@@ -164,9 +164,17 @@ async fn unlock(State(app): State<Arc<App>>, body: Bytes) -> Response {
     let Ok(request) = serde_json::from_slice::<UnlockRequest>(&body) else {
         return (StatusCode::BAD_REQUEST, "give name, kind and owner\n").into_response();
     };
-    let outcome = request.perform(&app.client).await;
-    app.feed.query_soon();
-    outcome.into_response()
+    // It comes to its end even if the viewer leaves, or the limit of a request passes.
+    let performed = tokio::spawn(async move {
+        let outcome = request.perform(&app.client).await;
+        app.feed.query_soon();
+        outcome
+    });
+    match performed.await {
+        Ok(outcome) => outcome.into_response(),
+        Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, "the request failed: look at the lock again\n")
+            .into_response(),
+    }
 }
 
 fn json(value: &impl Serialize) -> Response {

@@ -25,8 +25,9 @@ export function confirmUnlock(connection, lock, holder) {
     let isReleased = false;
     try {
       const response = await connection.post('/api/unlock', { name, kind, owner });
-      const text = plain((await response.text()).trim());
-      setText(message, text);
+      // After the limit of a request, it goes on.
+      if (response.status === 408) throw new Error('no reply in time');
+      setText(message, plain((await response.text()).trim()));
       message.classList.toggle('failed', !response.ok);
       isReleased = response.ok;
       if (!isReleased) return;
