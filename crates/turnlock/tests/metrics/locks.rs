@@ -7,7 +7,7 @@ use turnlock::{Client, Lock, MemoryStore};
 use turnlock_testkit::eventually;
 
 use crate::recorder::{look_ups, value};
-use crate::{LIMIT, in_group};
+use crate::{LIMIT, alone, in_group};
 
 /// Returns a client that hands locks over, also on a busy machine.
 fn client(group: &'static str) -> Client {
@@ -244,19 +244,7 @@ pub(crate) async fn acquires_of_a_thread_are_counted() {
 
 /// The groups are those of the whole process, so the case runs in one of its own.
 pub(crate) async fn the_number_of_groups_is_bounded() {
-    const ALONE: &str = "TURNLOCK_TEST_ALONE";
-    if std::env::var_os(ALONE).is_some() {
-        return many_groups_are_bounded().await;
-    }
-    let program = std::env::current_exe().expect("the path of this test");
-    let output = tokio::process::Command::new(program)
-        .args(["--exact", "the_number_of_groups_is_bounded"])
-        .env(ALONE, "1")
-        .output()
-        .await
-        .expect("a process");
-    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{text}");
+    alone("the_number_of_groups_is_bounded", many_groups_are_bounded).await;
 }
 
 async fn many_groups_are_bounded() {

@@ -1,6 +1,6 @@
 //! The metrics of a client, as a Prometheus exporter shows them.
 //!
-//! The recorder is that of the whole process, so each case has a group of its own.
+//! The recorder is that of the whole process, so each case has a group of its own, or runs in a process of its own.
 
 #![expect(clippy::float_cmp, reason = "counts are whole numbers")]
 
@@ -74,6 +74,20 @@ fn main() {
     // They mostly wait.
     arguments.test_threads.get_or_insert(8);
     turnlock_testkit::run(&arguments, trials).exit();
+}
+
+/// Runs a case in a process of its own: it reads metrics that other cases change too.
+async fn alone(case: &str, body: impl AsyncFnOnce()) {
+    const ALONE: &str = "TURNLOCK_TEST_ALONE";
+    if std::env::var_os(ALONE).is_some() {
+        return Box::pin(body()).await;
+    }
+    let program = std::env::current_exe().expect("the path of this test");
+    let mut process = tokio::process::Command::new(program);
+    let output = process.args(["--exact", case]).env(ALONE, "1").kill_on_drop(true).output();
+    let output = output.await.expect("a process");
+    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && text.contains(" 1 passed"), "{text}");
 }
 
 /// Returns the options of a client whose locks are all in this group.
