@@ -92,7 +92,7 @@ async fn a_waiter_evicted_by_java_queues_again(context: Context) {
     let held = lock.with_lease(LONG_LEASE).lock().await.expect("free");
     let javas = [context.java("one"), context.java("two"), context.java("three")];
     // Each of these adds five seconds to the deadlines behind it, and lowers them by five minutes when it times out.
-    let tries = [0, 1].map(|thread| javas[thread].start(&name, "tryLockAsync 5000 60000"));
+    let tries = [0, 1].map(|thread| javas[thread].start(&name, "tryLockAsync 10000 60000"));
     until_queued(&lock, 2).await;
     let turn = spawn_lock(&lock);
     until_queued(&lock, 3).await;
