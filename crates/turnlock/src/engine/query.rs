@@ -98,14 +98,15 @@ impl Engine {
     /// The same, for a caller that can do without it: empty if this user may not read it, or the store does not reply
     /// soon. In a cluster, the announced waits may be on another shard than the lock.
     pub(crate) async fn situation_if_known(&self) -> Situation {
-        let limit = self.settings.usual_limit() / 2;
-        match self.store.directory().activity(ActivityScope::All, limit).await {
-            Ok(StepReply { value, .. }) => Situation::new(&value),
-            Err(failure) => {
-                tracing::debug!(%failure, "announced waits not read");
-                Situation::default()
-            }
+        let limit = self.settings.usual_limit();
+        let read = self.store.directory().activity(ActivityScope::All, limit);
+        // A request that reaches its own limit without any reply ends its connection, which would be too early here.
+        match tokio::time::timeout(limit / 2, read).await {
+            Ok(Ok(StepReply { value, .. })) => return Situation::new(&value),
+            Ok(Err(failure)) => tracing::debug!(%failure, "announced waits not read"),
+            Err(_) => tracing::debug!("announced waits not read in time"),
         }
+        Situation::default()
     }
 
     /// This client, as a reader of records.

@@ -87,7 +87,11 @@ impl Named {
     }
 
     pub(crate) async fn inspect(&self) -> Result<Inspection, Error> {
-        let (engine, name) = (&self.engine, self.checked()?);
+        self.inspect_as(self.checked()?).await
+    }
+
+    async fn inspect_as(&self, name: &LockName) -> Result<Inspection, Error> {
+        let engine = &self.engine;
         let (snapshot, situation) =
             join(engine.inspect(name), engine.on_runtime(engine.situation_if_known())).await;
         Ok(Inspection::new(engine, name, snapshot?, &situation.by_key()))
@@ -99,11 +103,8 @@ impl Named {
         let kind =
             engine.query(name, Resend::Always, |limit| engine.store.directory().kind_of(name, limit)).await?;
         let Some(kind) = kind else { return Ok(None) };
-        let name = name.with_kind(kind);
-        let (snapshot, situation) =
-            join(engine.inspect(&name), engine.on_runtime(engine.situation_if_known())).await;
-        match snapshot {
-            Ok(snapshot) => Ok(Some(Inspection::new(engine, &name, snapshot, &situation.by_key()))),
+        match self.inspect_as(&name.with_kind(kind)).await {
+            Ok(inspection) => Ok(Some(inspection)),
             // Its kind changed since the first request, or it only looked like a lock.
             Err(Error::NotALock { .. } | Error::WrongKind { .. }) => Ok(None),
             Err(error) => Err(error),

@@ -1,11 +1,13 @@
 //! `find` and `inspect` on a server with keys that are not locks.
 
+use std::collections::BTreeSet;
+
 use redis::AsyncCommands;
 use turnlock::{Client, Error, Kind, NameError};
 
 use turnlock_testkit::conformance::find::{HeldLocks, names};
 
-use crate::fixture::Fixture;
+use crate::fixture::{Fixture, ms};
 use crate::{Case, cases};
 
 pub(crate) const CASES: &[Case] = cases![
@@ -14,6 +16,7 @@ pub(crate) const CASES: &[Case] = cases![
     auxiliary_keys_are_not_shown_as_locks,
     inspect_shows_a_lock_of_another_library,
     denied_keys_are_left_out,
+    an_inspection_during_a_stall_keeps_the_connection,
 ];
 
 const OWNER: &str = "07070707-0707-4707-8707-070707070707:12";
@@ -149,4 +152,29 @@ async fn denied_keys_are_left_out(fixture: Fixture) {
     let no_scan = connect("no_scan", &["~*", "+@all", "-scan"]).await;
     assert!(matches!(no_scan.find("*", 10).await, Err(Error::Denied { .. })));
     assert!(no_scan.inspect("app:allowed").await.expect("a reply").is_some(), "inspect needs no SCAN");
+}
+
+async fn an_inspection_during_a_stall_keeps_the_connection(fixture: Fixture) {
+    let client = fixture.client_with(Client::builder().response_timeout(ms(8_000))).await;
+    let lock = client.lock("orders");
+    let guard = lock.lock().await.expect("free");
+    let mut connection = fixture.raw_connection().await;
+    let mut list = redis::cmd("CLIENT");
+    list.arg("LIST");
+    let ids = |list: &str| -> BTreeSet<String> {
+        list.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
+    };
+    let before = ids(&list.query_async::<String>(&mut connection).await.expect("a reply"));
+    fixture.server().pause();
+    let stall = async {
+        // Longer than an inspection waits for what is announced, and shorter than the response time-out.
+        tokio::time::sleep(ms(5_000)).await;
+        fixture.server().resume();
+    };
+    let (inspected, ()) = tokio::join!(lock.inspect(), stall);
+    assert_eq!(inspected.expect("a reply").holders.len(), 1);
+    // On a new connection, if this one was given up.
+    guard.unlock().await.expect("held");
+    let after = ids(&list.query_async::<String>(&mut connection).await.expect("a reply"));
+    assert!(before.is_subset(&after), "{before:?} {after:?}");
 }
