@@ -1,8 +1,11 @@
 //! Leases of a memory store follow tokio's clock when it is paused.
 
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use tracing::Level;
 use turnlock::{Client, LostReason, MemoryStore, blocking};
+use turnlock_testkit::LogSubscriber;
 
 fn client() -> Client {
     Client::builder().memory(&MemoryStore::new()).expect("a memory store")
@@ -86,4 +89,44 @@ async fn a_hold_that_is_far_longer_than_those_before_is_stuck() {
     // The next check is at most 5 s later.
     tokio::time::sleep(Duration::from_secs(7)).await;
     assert!(is_stuck().await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_panicked_does_not_block_its_thread() {
+    let client = client();
+    let owner = client.owner();
+    let lock = client.lock("orders").with_owner(&owner);
+    let _guard = lock.lock().await.expect("free");
+    let panics = tokio::spawn(async move { lock.run(|_| async { panic!("of the body") }).await });
+    assert!(panics.await.is_err_and(|error| error.is_panic()));
+    // Later than the longest poll, and the next check.
+    tokio::time::sleep(Duration::from_secs(16)).await;
+    let found = client.inspect("orders").await.expect("a reply").expect("held");
+    assert!(found.holders[0].task.is_some() && !found.holders[0].is_stuck, "{found:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_stuck_holders_of_a_semaphore_are_one_line() {
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let received = Arc::clone(&lines);
+    let subscriber =
+        LogSubscriber::new(Level::WARN, move |line| received.lock().unwrap().push(line.to_string()));
+    // With a single subscriber, `tracing` caches the interest of the thread that first reaches an event.
+    let _second = tracing::Dispatch::new(LogSubscriber::new(Level::TRACE, drop));
+    let _first = tracing::subscriber::set_default(subscriber);
+    let client = client();
+    let semaphore = client.permit_semaphore("orders");
+    semaphore.set_permits(5).await.expect("set");
+    for _ in 0..20 {
+        let permit = semaphore.acquire(1).await.expect("free");
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        permit.release().await.expect("held");
+    }
+    let mut permits = Vec::new();
+    for _ in 0..5 {
+        permits.push(semaphore.acquire(1).await.expect("free"));
+    }
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let lines: Vec<_> = lines.lock().unwrap().iter().filter(|line| line.contains("stuck")).cloned().collect();
+    assert!(lines.len() == 1 && lines[0].contains("others=4"), "{lines:?}");
 }

@@ -140,10 +140,26 @@ impl<F: Future> Future for PolledBody<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
-        self.hold.polled_since.store(clock::now().as_micros(), Ordering::Relaxed);
-        let poll = self.body.as_mut().poll(context);
-        self.hold.polled_since.store(0, Ordering::Relaxed);
-        poll
+        let Self { hold, body } = &mut *self;
+        let _marked = MarkedPoll::begin(hold);
+        body.as_mut().poll(context)
+    }
+}
+
+/// A poll that the hold knows of until it ends, by a panic too.
+struct MarkedPoll<'a>(&'a Hold);
+
+impl<'a> MarkedPoll<'a> {
+    /// Returns `None` if another one is marked, as that of a run around this one.
+    fn begin(hold: &'a Hold) -> Option<Self> {
+        let (now, order) = (clock::now().as_micros(), Ordering::Relaxed);
+        hold.polled_since.compare_exchange(0, now, order, order).is_ok().then_some(Self(hold))
+    }
+}
+
+impl Drop for MarkedPoll<'_> {
+    fn drop(&mut self) {
+        self.0.polled_since.store(0, Ordering::Relaxed);
     }
 }
 

@@ -92,10 +92,11 @@ impl HoldDurations {
         if latest.len() < MIN_HOLDS {
             return false;
         }
-        let mut sorted = latest.clone();
-        sorted.sort_unstable();
         // The longest one may have been unusual too.
-        held > Duration::from_millis(sorted[sorted.len() - 2].into()) * FACTOR
+        let two_longest =
+            |(longest, second): (u32, u32), &held: &u32| (longest.max(held), second.max(held.min(longest)));
+        let (_, second) = latest.iter().fold((0, 0), two_longest);
+        held > Duration::from_millis(second.into()) * FACTOR
     }
 }
 
