@@ -192,7 +192,7 @@ impl Database {
                 records.push(StoredActivity { client, written, text: text.to_owned() });
             }
         }
-        Ok(Activity { now, records, scanned: count })
+        Ok(Activity { now, records, scanned: count, is_complete: count <= MAX_ACTIVITY_RECORDS })
     }
 
     /// Stores a subscription of this client to a name.

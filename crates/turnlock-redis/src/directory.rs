@@ -18,8 +18,8 @@ use crate::store::{Redis, Topology};
 use crate::{decode, failure, lua};
 use turnlock_store::clock;
 use turnlock_store::{
-    Activity, ActivityRecord, ActivityScope, Directory, Failure, FoundKeys, ReplyFuture, Search, Sent,
-    StepReply, StoredActivity,
+    Activity, ActivityRecord, ActivityScope, Directory, Failure, FoundKeys, MAX_ACTIVITY_LEN,
+    MAX_ACTIVITY_RECORDS, MAX_ACTIVITY_REPLY_LEN, ReplyFuture, Search, Sent, StepReply, StoredActivity,
 };
 
 impl Directory for Redis {
@@ -101,8 +101,8 @@ impl Directory for Redis {
 
     fn activity(&self, scope: ActivityScope, limit: Duration) -> ReplyFuture<Activity> {
         let call = ScriptCall::on(&lua::ACTIVITY_READ, &LockName::of_activity(), &[]);
-        let limits = (turnlock_store::MAX_ACTIVITY_RECORDS, turnlock_store::MAX_ACTIVITY_LEN);
-        let call = call.arg((u8::from(scope == ActivityScope::Linked), limits.0, limits.1));
+        let limits = (MAX_ACTIVITY_RECORDS, MAX_ACTIVITY_LEN, MAX_ACTIVITY_REPLY_LEN);
+        let call = call.arg((u8::from(scope == ActivityScope::Linked), limits.0, limits.1, limits.2));
         let (topology, options) = (self.topology.clone(), CallOptions::unreplicated(limit));
         async move {
             let Reply { value, sent, .. } = topology.call(&Arc::new(call), options).await?;
@@ -114,7 +114,7 @@ impl Directory for Redis {
 
 /// Decodes activity records: client, stamp and text of each. Leaves out what turnlock does not write.
 pub(crate) fn stored_activity(reply: &Value) -> Result<Activity, Failure> {
-    let (now, scanned, lines): (u64, usize, Vec<Vec<u8>>) = decode::script_reply(reply)?;
+    let (now, scanned, is_complete, lines): (u64, usize, bool, Vec<Vec<u8>>) = decode::script_reply(reply)?;
     let record = |line: &[Vec<u8>]| {
         let [client, written, text] = line else { return None };
         let (client, written) = (str::from_utf8(client).ok()?, str::from_utf8(written).ok()?);
@@ -125,7 +125,7 @@ pub(crate) fn stored_activity(reply: &Value) -> Result<Activity, Failure> {
         })
     };
     let records = lines.chunks(3).filter_map(record).collect();
-    Ok(Activity { now: Moment::from_micros(now), records, scanned })
+    Ok(Activity { now: Moment::from_micros(now), records, scanned, is_complete })
 }
 
 /// Decodes a reply to `SCAN`: the next cursor, and keys.

@@ -8,6 +8,9 @@ pub const MAX_ACTIVITY_LEN: usize = 8_192;
 /// The maximum number of activity records that one request reads.
 pub const MAX_ACTIVITY_RECORDS: usize = 1_000;
 
+/// The length in bytes after which a server adds no further record to a reply. Replies to acquires and renewals wait behind it.
+pub const MAX_ACTIVITY_REPLY_LEN: usize = 2 << 20;
+
 /// What a client publishes about its waits and holds, for diagnosis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ActivityRecord {
@@ -35,16 +38,10 @@ pub struct Activity {
     pub now: Moment,
     /// The records that have not expired, each client once.
     pub records: Vec<StoredActivity>,
-    /// How many records the store has scanned for them: what the request has cost it. More than [`MAX_ACTIVITY_RECORDS`] if
-    /// there were more.
+    /// How many records the store has looked through for them, or has in all: what such requests cost it.
     pub scanned: usize,
-}
-
-impl Activity {
-    /// Returns `false` if the limit was reached before all were read.
-    pub fn is_complete(&self) -> bool {
-        self.scanned <= MAX_ACTIVITY_RECORDS
-    }
+    /// `false` if a limit was reached before all were read.
+    pub is_complete: bool,
 }
 
 /// An activity record, as the store has it.

@@ -40,7 +40,8 @@ pub mod simulation;
 mod store;
 
 pub use activity::{
-    Activity, ActivityRecord, ActivityScope, MAX_ACTIVITY_LEN, MAX_ACTIVITY_RECORDS, StoredActivity,
+    Activity, ActivityRecord, ActivityScope, MAX_ACTIVITY_LEN, MAX_ACTIVITY_RECORDS, MAX_ACTIVITY_REPLY_LEN,
+    StoredActivity,
 };
 pub use call::{Caller, Presence, ReplyFuture, StepOptions, StepReply, TypedCall};
 pub use directory::{Directory, FoundKeys, MAX_RECORD_LEN, Search};

@@ -46,6 +46,6 @@ impl Records {
             written: *written,
             text: record.text.clone(),
         });
-        Activity { now, records: stored.collect(), scanned: 0 }
+        Activity { now, records: stored.collect(), scanned: 0, is_complete: true }
     }
 }

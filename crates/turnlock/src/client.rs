@@ -301,14 +301,15 @@ impl Client {
     ///
     /// Found in what clients have [announced](Client::waits), usually within two seconds of the begin, later where hundreds of
     /// clients hold and wait. Each client in a deadlock logs a warning. See [`Deadlock::is_certain`] for what is proven.
-    /// One request. If [`Waits::is_complete`] is `false`, not all deadlocks are found. [`Error::Denied`] if this user may not read them.
+    /// One request, and one for each lock of a deadlock. If [`Waits::is_complete`] is `false`, not all deadlocks are found. [`Error::Denied`] if this user may not read them.
     ///
     /// # Cancel safety
     ///
     /// Cancel safe.
     pub async fn deadlocks(&self) -> Result<Vec<Deadlock>, Error> {
         let engine = &self.engine;
-        Ok(engine.on_runtime(engine.situation()).await?.deadlocks(&engine.reader()))
+        let search = async { Ok(engine.deadlocks(&engine.situation().await?).await) };
+        engine.on_runtime(search).await
     }
 
     /// Releases a lock by force: all of it, or only the hold of `owner`.

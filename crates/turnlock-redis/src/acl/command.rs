@@ -58,6 +58,7 @@ pub(super) const ACTIVITY: Commands = Commands::optional(&[
     ("time", NOT_ANNOUNCED),
     ("hset", NOT_ANNOUNCED),
     ("hdel", NOT_ANNOUNCED),
+    ("hlen", NOT_ANNOUNCED),
     ("hrandfield", NOT_ANNOUNCED),
     ("pexpire", NOT_ANNOUNCED),
 ]);

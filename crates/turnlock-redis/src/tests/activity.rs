@@ -8,6 +8,7 @@ use redis::aio::MultiplexedConnection;
 use turnlock_core::ClientId;
 use turnlock_store::{
     Activity, ActivityRecord, ActivityScope, Failure, FailureKind, MAX_ACTIVITY_LEN, MAX_ACTIVITY_RECORDS,
+    MAX_ACTIVITY_REPLY_LEN,
 };
 use turnlock_testkit::RedisServer;
 
@@ -104,7 +105,7 @@ async fn hostile_records_are_left_out() {
     for scope in [ActivityScope::All, ActivityScope::Linked] {
         let read = fixture.read(scope).await;
         let clients: Vec<_> = read.records.iter().map(|record| record.client).collect();
-        assert_eq!((clients, read.is_complete()), (vec![client(1)], true), "{scope:?}");
+        assert_eq!((clients, read.is_complete), (vec![client(1)], true), "{scope:?}");
     }
     // None of it prevents a write.
     fixture.write(client(1), Some(record())).await.expect("written");
@@ -119,10 +120,30 @@ async fn no_more_records_are_read_than_one_request_may_have() {
         fixture.plant(client(number).to_string(), format!("{now} {} 1 {{}}", now * 2).as_bytes()).await;
     }
     let read = fixture.read(ActivityScope::All).await;
-    assert_eq!((read.records.len(), read.is_complete()), (MAX_ACTIVITY_RECORDS, true));
+    assert_eq!((read.records.len(), read.is_complete), (MAX_ACTIVITY_RECORDS, true));
     fixture.plant(client(number).to_string(), format!("{now} {} 1 {{}}", now * 2).as_bytes()).await;
     let read = fixture.read(ActivityScope::All).await;
-    assert_eq!((read.records.len(), read.is_complete()), (MAX_ACTIVITY_RECORDS, false));
+    assert_eq!((read.records.len(), read.is_complete), (MAX_ACTIVITY_RECORDS, false));
+    assert_eq!(read.scanned, MAX_ACTIVITY_RECORDS + 1);
+}
+
+#[tokio::test]
+async fn a_reply_does_not_grow_with_long_records() {
+    let mut fixture = Fixture::new().await;
+    let now = fixture.write(client(0), Some(record())).await.expect("written");
+    let long = format!("{now} {} 1 {}", now * 2, "x".repeat(8_000));
+    for number in 1..=300 {
+        fixture.plant(client(number).to_string(), long.as_bytes()).await;
+    }
+    for scope in [ActivityScope::All, ActivityScope::Linked] {
+        let read = fixture.read(scope).await;
+        let len: usize = read.records.iter().map(|record| record.text.len()).sum();
+        assert!(
+            len > MAX_ACTIVITY_REPLY_LEN * 9 / 10 && len < MAX_ACTIVITY_REPLY_LEN + MAX_ACTIVITY_LEN,
+            "{len}"
+        );
+        assert_eq!((read.scanned, read.is_complete), (301, false));
+    }
 }
 
 #[tokio::test]

@@ -172,7 +172,8 @@ fn any_activity() -> impl Strategy<Value = Value> {
         Value::Array(parts)
     });
     let count = prop_oneof![3 => (0..9_i64).prop_map(Value::Int), 1 => any_leaf()];
-    (count.clone(), count, rows).prop_map(|(now, scanned, rows)| Value::Array(vec![now, scanned, rows]))
+    (count.clone(), count.clone(), count, rows)
+        .prop_map(|(now, scanned, complete, rows)| Value::Array(vec![now, scanned, complete, rows]))
 }
 
 fn step(kind: Kind, number: usize) -> Step {
@@ -225,7 +226,7 @@ proptest! {
     #[test]
     fn any_reply_with_activity_records_is_decoded_or_an_error(reply in prop_oneof![any_reply(), any_activity()]) {
         let Ok(Activity { now, records, .. }) = stored_activity(&reply) else { return Ok(()) };
-        let rows = if let Value::Array(parts) = &reply && let Some(Value::Array(rows)) = parts.get(2) { rows.len() / 3 } else { 0 };
+        let rows = if let Value::Array(parts) = &reply && let Some(Value::Array(rows)) = parts.get(3) { rows.len() / 3 } else { 0 };
         prop_assert!(records.len() <= rows);
         prop_assert!(records.iter().all(|record| record.written <= now), "{:?} at {:?}", records, now);
     }

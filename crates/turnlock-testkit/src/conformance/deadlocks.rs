@@ -16,6 +16,7 @@ pub const CASES: &[Case] = cases![
     futures_of_one_task_are_no_certain_deadlock,
     a_task_that_seems_to_wait_for_itself_is_no_certain_deadlock,
     a_lock_that_another_task_may_release_is_no_certain_deadlock,
+    a_lock_that_was_released_by_force_is_no_certain_deadlock,
     the_youngest_waiter_fails_if_set,
 ];
 
@@ -118,6 +119,10 @@ async fn readers_that_want_to_write_are_a_deadlock(fixture: Fixture) {
 /// Waits until a possible deadlock is found, and then for a moment in which it would become certain.
 async fn assert_only_possible(reader: &Client, name: &str) {
     eventually("a possible deadlock", SOON, async || !deadlocks(reader, name).await.is_empty()).await;
+    assert_not_certain(reader, name).await;
+}
+
+async fn assert_not_certain(reader: &Client, name: &str) {
     for _ in 0..20 {
         assert!(deadlocks(reader, name).await.iter().all(|deadlock| !deadlock.is_certain));
         tokio::time::sleep(ms(100)).await;
@@ -255,6 +260,23 @@ async fn a_lock_that_another_task_may_release_is_no_certain_deadlock(fixture: Fi
         task.abort();
         rival.abort();
     }
+}
+
+async fn a_lock_that_was_released_by_force_is_no_certain_deadlock(fixture: Fixture) {
+    let (waits, other) = (client(&fixture, "waits").await, client(&fixture, "other").await);
+    let (reader, released, wanted) = (fixture.client().await, fixture.name(), fixture.name());
+    let meeting = barrier(2);
+    let rival = hold_and_wait(other.lock(&wanted), other.lock(&released), &meeting);
+    until_held(&other, &wanted).await;
+    let task = hold_and_wait(waits.lock(&released), waits.lock(&wanted), &barrier(1));
+    waiters(&reader, &wanted, 1).await;
+    // Its client may learn of this with the next renewal only.
+    assert!(reader.lock(&released).force_unlock().await.expect("a reply"));
+    let _works = reader.lock(&released).lock().await.expect("free");
+    meeting.wait().await;
+    waiters(&reader, &released, 1).await;
+    assert_not_certain(&reader, &released).await;
+    abort([task, rival]);
 }
 
 async fn the_youngest_waiter_fails_if_set(fixture: Fixture) {

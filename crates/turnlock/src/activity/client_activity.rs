@@ -7,7 +7,7 @@ use turnlock_core::{self as core, ClientId, Moment, OwnerId};
 use turnlock_store::Activity;
 
 use super::deadlock::Deadlock;
-use super::record::{HoldRecord, Record, WaitRecord, kind_of};
+use super::record::{HeldRecord, HoldRecord, Record, WaitRecord, kind_of};
 use super::waiter::{HeldLock, Waiter, Waits};
 use crate::Kind;
 use crate::clock;
@@ -27,8 +27,30 @@ pub(crate) struct Situation {
     is_complete: bool,
 }
 
-/// The members of a cycle of waits, each with its client.
-type Members<'a> = Vec<(&'a ClientActivity, &'a WaitRecord)>;
+/// Waits of which each waits for what the next one holds, and the last for what the first one does.
+pub(crate) struct WaitCycle<'a> {
+    /// Each with its client.
+    pub(crate) waits: Vec<(&'a ClientActivity, &'a WaitRecord)>,
+    /// It is a deadlock, if all of this is held as announced.
+    pub(crate) is_certain: bool,
+}
+
+impl<'a> WaitCycle<'a> {
+    /// Returns for each wait the holds of the next one that make it wait for certain.
+    pub(crate) fn awaited_holds(&self) -> Vec<Vec<&'a HeldRecord>> {
+        let next = self.waits.iter().cycle().skip(1);
+        let pairs = self.waits.iter().zip(next);
+        let holds = pairs.map(|((_, wait), (_, next))| {
+            next.holds.iter().filter(|held| held.key == wait.key && held.exact && !held.fixed).collect()
+        });
+        holds.collect()
+    }
+
+    pub(crate) fn to_deadlock(&self, reader: &Reader<'_>) -> Deadlock {
+        let waiters = self.waits.iter().filter_map(|(client, wait)| reader.waiter(client, wait)).collect();
+        Deadlock { waiters, is_certain: self.is_certain }
+    }
+}
 
 impl Situation {
     /// Parses the records of a store, and leaves out those that are none.
@@ -38,7 +60,7 @@ impl Situation {
             let (client, age) = (stored.client, now.since(stored.written));
             Some(ClientActivity { client, record: Record::parse(client, &stored.text)?, age })
         });
-        Self { clients: clients.collect(), is_complete: activity.is_complete() }
+        Self { clients: clients.collect(), is_complete: activity.is_complete }
     }
 
     fn waits(&self) -> impl Iterator<Item = (&ClientActivity, &WaitRecord)> {
@@ -73,40 +95,19 @@ impl Situation {
         self.is_complete
     }
 
-    /// Returns the deadlocks, the certain ones first.
-    pub(crate) fn deadlocks(&self, reader: &Reader<'_>) -> Vec<Deadlock> {
-        let found = self.cycles().into_iter().map(|(members, is_certain)| {
-            let waiters = members.into_iter().filter_map(|(client, wait)| reader.waiter(client, wait));
-            Deadlock { waiters: waiters.collect(), is_certain }
-        });
-        found.collect()
-    }
-
-    /// Returns the members of each certain deadlock with a wait of the reading client, and the deadlock itself.
-    pub(crate) fn certain_deadlocks_of(&self, reader: &Reader<'_>) -> Vec<(Members<'_>, Deadlock)> {
-        let cycles = self.cycles().into_iter().filter(|(members, is_certain)| {
-            *is_certain && members.iter().any(|(client, _)| client.client == reader.client)
-        });
-        let mut all = Vec::new();
-        for (members, is_certain) in cycles {
-            let waiters = members.iter().filter_map(|(client, wait)| reader.waiter(client, wait)).collect();
-            all.push((members, Deadlock { waiters, is_certain }));
-        }
-        all
-    }
-
-    /// Returns the cycles of waits, each with whether it is certainly a deadlock.
-    fn cycles(&self) -> Vec<(Members<'_>, bool)> {
+    /// Returns the cycles of waits, the certain ones first.
+    pub(crate) fn cycles(&self) -> Vec<WaitCycle<'_>> {
         let linked: Vec<_> = self.waits().filter(|(_, wait)| !wait.holds.is_empty()).collect();
         let nodes: Vec<_> = linked.iter().filter_map(|(_, wait)| node_of(wait)).collect();
         if nodes.len() < linked.len() {
             // Unknown kinds were removed when the records were parsed.
             return Vec::new();
         }
-        let members = |Cycle { members, is_certain }| {
-            (members.into_iter().map(|number: usize| linked[number]).collect(), is_certain)
+        let of_waits = |Cycle { members, is_certain }: Cycle| WaitCycle {
+            waits: members.into_iter().map(|number| linked[number]).collect(),
+            is_certain,
         };
-        wait_graph::cycles(&nodes).into_iter().map(members).collect()
+        wait_graph::cycles(&nodes).into_iter().map(of_waits).collect()
     }
 }
 

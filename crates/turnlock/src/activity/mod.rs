@@ -12,9 +12,9 @@ mod deadlock;
 mod record;
 mod waiter;
 
-pub(crate) use client_activity::{Reader, Situation, SituationByKey};
+pub(crate) use client_activity::{Reader, Situation, SituationByKey, WaitCycle};
 pub use deadlock::Deadlock;
 pub(crate) use record::{
-    HeldRecord, HoldRecord, MAX_HELD, MAX_HOLDS, MAX_WAITS, Record, WaitRecord, label_of,
+    HeldRecord, HoldRecord, MAX_HELD, MAX_HOLDS, MAX_WAITS, Record, WaitRecord, kind_of, label_of,
 };
 pub use waiter::{HeldLock, Waiter, Waits};

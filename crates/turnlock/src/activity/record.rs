@@ -104,7 +104,7 @@ pub(crate) fn label_of(kind: Kind) -> String {
 }
 
 /// Returns the kind of this name, if this version knows it.
-pub(super) fn kind_of(label: &str) -> Option<Kind> {
+pub(crate) fn kind_of(label: &str) -> Option<Kind> {
     Kind::ALL.into_iter().find(|kind| kind.label() == label)
 }
 

@@ -59,7 +59,7 @@ pub(crate) async fn examine(engine: &Engine, name_prefix: Option<&str>) -> Repor
         join(engine.store.examination().examine(&client, engine), engine.situation()).await;
     match situation {
         Ok(situation) => {
-            let deadlocks = situation.deadlocks(&engine.reader());
+            let deadlocks = engine.deadlocks(&situation).await;
             findings.extend(deadlocks.iter().filter(|deadlock| deadlock.is_certain).map(deadlock_finding));
             if !situation.is_complete() {
                 let text =

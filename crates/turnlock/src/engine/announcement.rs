@@ -1,4 +1,3 @@
-use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::mem;
 use std::sync::atomic::Ordering;
@@ -7,14 +6,13 @@ use std::time::Duration;
 
 use turnlock_core::{LockName, Moment, OwnerId};
 
+use super::deadlock_search::{DeadlockSearch, OwnDeadlock};
 use super::engine::Engine;
 use super::state::{Hold, OldestHolds, Wakeup};
 use super::waiting::{Waiting, millis};
-use crate::activity::{HoldRecord, MAX_WAITS, Record, Situation, WaitRecord, label_of};
+use crate::activity::{HoldRecord, MAX_WAITS, Reader, Record, label_of};
 use crate::clock;
-use turnlock_store::{
-    Activity, ActivityRecord, ActivityScope, Failure, FailureKind, MAX_ACTIVITY_RECORDS, StepReply, Store,
-};
+use turnlock_store::{ActivityRecord, Failure, FailureKind, StepReply};
 
 /// How long a caller waits, or holds, before it is announced.
 const ANNOUNCED_AFTER: Duration = Duration::from_secs(1);
@@ -31,12 +29,6 @@ const WAITS_PERIOD: Duration = Duration::from_secs(3);
 const NEW_LINKED_PERIOD: Duration = Duration::from_millis(300);
 const LINKED_PERIOD: Duration = Duration::from_millis(500);
 const NEW_LINKED_FOR: Duration = Duration::from_secs(3);
-
-/// The least time between two such writes for each record that the store has scanned in the last search: all clients that write
-/// so often also read these records. The number of their requests does not rise with the number of clients.
-const PERIOD_PER_RECORD: Duration = Duration::from_millis(5);
-/// How many records a search counts for that got no reply, at least.
-const UNKNOWN_RECORDS: usize = 200;
 
 /// How often holds are written while there are no waits.
 const HOLDS_PERIOD: Duration = Duration::from_secs(20);
@@ -63,15 +55,13 @@ const PAUSE_FACTOR: u32 = 30;
 /// The longest pause for it. The process may have been stopped for hours meanwhile.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// The number of deadlocks that are remembered, so that each is logged once.
-const MAX_LOGGED: usize = 256;
-
 /// Announces the waits and holds of a client on the store, and looks for deadlocks and for holds that are stuck. Ends with
 /// the engine.
 ///
 /// No acquire waits for its requests, and none fails with it.
 pub(super) async fn run(engine: Weak<Engine>) {
     let mut announcement = Announcement::default();
+    let Some(key_prefix) = engine.upgrade().map(|engine| engine.settings.key_prefix.clone()) else { return };
     while let Some(strong) = engine.upgrade() {
         if strong.check_open().is_err() {
             return;
@@ -107,33 +97,17 @@ pub(super) async fn run(engine: Weak<Engine>) {
                 Err(failure) => announcement.note_failure(&failure),
             }
             drop(strong);
-            if is_linked {
-                let activity = linked(&*store, limit).await;
+            if is_linked && announcement.search.is_due(began) {
+                let reader = Reader { client, key_prefix: &key_prefix };
+                let (deadlocks, spent) = announcement.search.run(&*store, limit, &reader, began).await;
+                busy += spent;
                 let Some(strong) = engine.upgrade() else { return };
-                // Without a reply, the store is slow, or has very much to read.
-                let twice = (announcement.scanned * 2).max(UNKNOWN_RECORDS);
-                announcement.scanned = activity.as_ref().map_or(twice, |activity| activity.scanned);
-                let read = clock::now();
-                if let Some(activity) = activity {
-                    announcement.check_deadlocks(&strong, &Situation::new(&activity));
-                }
-                busy += clock::now().since(read);
+                announcement.end_waits(&strong, &deadlocks);
             }
         }
         drop(store);
         let next = next.max(began + (busy * PAUSE_FACTOR).min(LONGEST_PAUSE));
         tokio::time::sleep(next.since(clock::now())).await;
-    }
-}
-
-/// Reads the records that can be part of a deadlock.
-async fn linked(store: &dyn Store, limit: Duration) -> Option<Activity> {
-    match store.directory().activity(ActivityScope::Linked, limit).await {
-        Ok(StepReply { value, .. }) => Some(value),
-        Err(failure) => {
-            tracing::debug!(%failure, "announced waits not read");
-            None
-        }
     }
 }
 
@@ -171,10 +145,7 @@ struct Announcement {
     is_changed: bool,
     /// Nothing is written: that is the setting, or the store keeps no records.
     is_silent: bool,
-    /// The number of records that the store scanned in the last search for deadlocks.
-    scanned: usize,
-    /// The owners in each deadlock that was logged.
-    logged: HashSet<Vec<String>>,
+    search: DeadlockSearch,
 }
 
 /// What is in the record of a client.
@@ -267,9 +238,9 @@ impl Announcement {
         (Some(Planned { record: Some(record), waits: written }), next)
     }
 
+    /// Returns the time between two writes. A record must not expire between them.
     fn linked_period(&self, shortest: Duration) -> Duration {
-        let scanned = u32::try_from(self.scanned.min(MAX_ACTIVITY_RECORDS)).unwrap_or(u32::MAX);
-        shortest.max(PERIOD_PER_RECORD * scanned)
+        self.search.period().clamp(shortest, WAITS_PERIOD)
     }
 
     /// Logs the holds that are stuck, each once.
@@ -282,16 +253,23 @@ impl Announcement {
         engine.wait_queues.for_each_hold_in_portions(|hold| {
             stuck.extend(stuck_reason(engine, hold, now).map(|reason| (Arc::clone(hold), reason)));
         });
-        for (hold, reason) in stuck {
-            if hold.is_valid() && !hold.is_reported_stuck.swap(true, Ordering::Relaxed) {
-                // It is announced at once.
-                self.holds_due = now;
-                let held_at = hold.call_site.map(tracing::field::display);
-                tracing::warn!(
-                    name = %hold.name, owner = %hold.owner, held_for = ?now.since(hold.began), held_at, reason,
-                    "a lock is held, and its holder seems to be stuck"
-                );
-            }
+        stuck.retain(|(hold, _)| hold.is_valid() && !hold.is_reported_stuck.swap(true, Ordering::Relaxed));
+        if !stuck.is_empty() {
+            // They are announced at once.
+            self.holds_due = now;
+        }
+        // One line for each name: the permits of a semaphore can be many.
+        stuck.sort_by(|(one, _), (other, _)| {
+            (one.name.key(), one.began).cmp(&(other.name.key(), other.began))
+        });
+        for of_name in stuck.chunk_by(|(one, _), (other, _)| one.name.key() == other.name.key()) {
+            let (hold, reason) = &of_name[0];
+            let held_at = hold.call_site.map(tracing::field::display);
+            let others = of_name.len() - 1;
+            tracing::warn!(
+                name = %hold.name, owner = %hold.owner, held_for = ?now.since(hold.began), held_at, reason, others,
+                "a lock is held, and its holder seems to be stuck"
+            );
         }
     }
 
@@ -370,32 +348,15 @@ impl Announcement {
         self.paused_until = clock::now() + if is_refused { REFUSED_PAUSE } else { pause };
     }
 
-    /// Logs the deadlocks with waits of this client, and ends a wait if that is its part.
-    fn check_deadlocks(&mut self, engine: &Engine, situation: &Situation) {
-        for (members, deadlock) in situation.certain_deadlocks_of(&engine.reader()) {
-            let mut owners: Vec<_> = members.iter().map(|(_, wait)| wait.owner.clone()).collect();
-            owners.sort_unstable();
-            if self.logged.len() >= MAX_LOGGED {
-                self.logged.clear();
-            }
-            if self.logged.insert(owners) {
-                tracing::warn!(
-                    %deadlock,
-                    "deadlock: each of these waits for a lock that the next one holds; acquire locks in one order, or \
-                     use a MultiLock"
-                );
-            }
-            let may_fail = members.iter().filter(|(client, _)| client.record.fails);
-            let age = |wait: &WaitRecord| (wait.proven.map(|(first, _)| first), Reverse(wait.waited_ms));
-            let youngest = may_fail.max_by_key(|(_, wait)| (age(wait), &wait.owner));
-            if let Some((_, wait)) = youngest.filter(|(client, _)| client.client == engine.client) {
-                let callers = self.waits.values().filter_map(|known| known.wakeup.upgrade());
-                let is_youngest = |wakeup: &Arc<Wakeup>| {
-                    let caller = wakeup.caller.as_ref();
-                    caller.is_some_and(|caller| engine.client.owner(caller.owner).as_str() == wait.owner)
-                };
-                callers.filter(is_youngest).for_each(|wakeup| wakeup.set_deadlock(&deadlock.to_string()));
-            }
+    /// Ends the waits of this client that end a deadlock.
+    fn end_waits(&self, engine: &Engine, deadlocks: &[OwnDeadlock]) {
+        for (owner, text) in deadlocks.iter().filter_map(OwnDeadlock::ended_wait) {
+            let callers = self.waits.values().filter_map(|known| known.wakeup.upgrade());
+            let is_it = |wakeup: &Arc<Wakeup>| {
+                let caller = wakeup.caller.as_ref();
+                caller.is_some_and(|caller| engine.client.owner(caller.owner).as_str() == owner)
+            };
+            callers.filter(is_it).for_each(|wakeup| wakeup.set_deadlock(text));
         }
     }
 }

@@ -11,6 +11,7 @@
 //! | | [`retry`] | the pauses between retries, and the rules for how long |
 //! | | [`engine`](self::engine) | the engine itself: all of this state, as the modules below use it |
 //! | steps | [`query`] | requests that concern no local hold: inspect, counters, forced unlock, waiting for a latch |
+//! | | [`deadlock_search`] | finds deadlocks among announced waits, and confirms them on the store |
 //! | | [`renewal`] | the task of the watchdog: renews, checks and shortens leases |
 //! | | [`pass_on`] | has the store pass a fair lock on to the next local waiter |
 //! | | [`release`] | releases holds, and undoes requests in doubt |
@@ -31,6 +32,7 @@
 mod acquire;
 mod announcement;
 mod attempt;
+mod deadlock_search;
 #[expect(clippy::module_inception, reason = "a file has the name of its main type")]
 mod engine;
 mod grant;
