@@ -307,8 +307,15 @@ impl Client {
     ///
     /// Cancel safe.
     pub async fn deadlocks(&self) -> Result<Vec<Deadlock>, Error> {
+        Ok(self.search_deadlocks().await?.0)
+    }
+
+    /// As [`deadlocks`](Self::deadlocks), with [`Waits::is_complete`]. For the program, which shows both.
+    #[doc(hidden)]
+    pub async fn search_deadlocks(&self) -> Result<(Vec<Deadlock>, bool), Error> {
         let engine = &self.engine;
-        Ok(engine.on_runtime(engine.situation()).await?.deadlocks(&engine.reader()))
+        let situation = engine.on_runtime(engine.situation()).await?;
+        Ok((situation.deadlocks(&engine.reader()), situation.is_complete()))
     }
 
     /// Releases a lock by force: all of it, or only the hold of `owner`.
