@@ -188,6 +188,12 @@ async fn the_token_opens_every_route_and_a_session_replaces_it(fixture: Fixture)
     let cookie = login.header("set-cookie").expect("a cookie");
     assert!(cookie.contains("; HttpOnly") && cookie.contains("; SameSite=Strict"), "{cookie}");
     assert!(!cookie.contains("Secure"), "without TLS, a browser would not send it: {cookie}");
+    for (scheme, is_secure) in [("http", false), ("https", true)] {
+        // That of a proxy with TLS, or not.
+        let origin = format!("Origin: {scheme}://{}", dashboard.address);
+        let login = dashboard.send("POST", "/api/login", &[bearer, &*origin], "").await;
+        assert_eq!(login.header("set-cookie").unwrap().ends_with("; Secure"), is_secure, "{login:?}");
+    }
     assert!(!cookie.contains("0123456789abcdef"), "the cookie is not the token: {cookie}");
     let cookie = format!("Cookie: other=1; {}", cookie.split(';').next().unwrap());
     assert_eq!(dashboard.send("GET", "/api/session", &[&*cookie], "").await.status, 200);

@@ -8,7 +8,7 @@ use axum::http::header::{
     CACHE_CONTROL, CONNECTION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, SET_COOKIE,
     WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
-use axum::http::{HeaderName, HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::sse::{KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
@@ -133,8 +133,8 @@ async fn session(State(app): State<Arc<App>>) -> Response {
     }))
 }
 
-async fn login(State(app): State<Arc<App>>) -> Response {
-    (StatusCode::NO_CONTENT, [(SET_COOKIE, app.access.cookie())]).into_response()
+async fn login(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
+    (StatusCode::NO_CONTENT, [(SET_COOKIE, app.access.cookie(&headers))]).into_response()
 }
 
 async fn events(State(app): State<Arc<App>>) -> Response {
