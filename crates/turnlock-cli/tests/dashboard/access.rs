@@ -5,6 +5,7 @@ use turnlock_testkit::{Certificates, within};
 
 use crate::dashboard::{Dashboard, program};
 use crate::fixture::Fixture;
+use crate::unlock::request;
 use crate::{AWHILE, Case, cases, http};
 
 pub(crate) const CASES: &[Case] = cases![
@@ -92,7 +93,8 @@ async fn a_request_that_changes_something_needs_the_secret_header(fixture: Fixtu
     let dashboard = fixture.dashboard(&["--allow-unlock"]).await;
     let client = fixture.client("holder").await;
     let guard = client.lock("orders").lock().await.unwrap();
-    let body = json!({ "name": "orders", "kind": "lock", "owner": guard.owner_id().as_str() }).to_string();
+    let mut events = dashboard.events().await;
+    let body = request(&mut events, "orders", guard.owner_id().as_str(), "exclusive").await.to_string();
     let secret = dashboard.csrf_header().await;
     let wrong = format!("X-Turnlock-Dashboard: {}", "0".repeat(64));
     let other = "Origin: http://evil.example.com";

@@ -28,7 +28,7 @@ const SCRIPT: &str = "
     window.change = (parts) => send('change', { at: Date.now(), complete: true, grants: 0, set: [], gone: [], leases: [], deadlock_search: 'complete', ...parts }) ?? true;
     window.snapshot = (locks) => send('snapshot', { at: Date.now(), now: Date.now(), outage: null, complete: true, locks, rates: [], deadlocks: [], deadlock_search: 'complete' }) ?? true;
     window.holder = (pid, parts) => ({ owner: `07070707-1707-4707-8707-070707070707:${pid}`, count: 1, mode: 'exclusive', host: 'web-1', pid, label: 'importer', since: null, ttl_ms: null, kept_until: null, stuck: false, task: null, call_site: null, ...parts });
-    window.lock = (id, name, holders) => ({ id, name, kind: 'lock', locked: true, ttl_ms: 30_000, lease_ms: 30_000, seen_ms: Date.now(), holders, waiters: [], queue: [], token: null, available: null });
+    window.lock = (id, name, holders) => ({ id, name, kind: 'lock', locked: true, ttl_ms: 30_000, lease_ms: 30_000, seen_ms: Date.now(), hold_seen_ms: holders.map(() => 1), holders, waiters: [], queue: [], token: null, available: null });
     const request = window.fetch;
     window.replies = [];
     window.fetch = (url, options) => (window.isHeld?.(url, options) ? new Promise((done, failed) => replies.push({ done: (data) => done(new Response(JSON.stringify(data))), failed })) : request(url, options));

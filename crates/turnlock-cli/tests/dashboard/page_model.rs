@@ -11,7 +11,7 @@ pub(crate) const CASES: &[Case] = cases![the_page_is_bounded_keeps_its_order_and
 /// Imports what the modules export, and a lock and a message for the model.
 const SETUP: &str = "Promise.all(['model', 'connection', 'list'].map((name) => import(`/${name}.js`))).then(async (modules) => {
     const { Model, Connection, LockList } = Object.assign({}, ...modules);
-    const lock = (id, name, ttl, holders = []) => ({ id, name, kind: 'lock', ttl_ms: ttl, lease_ms: ttl, holders, waiters: [], queue: [] });
+    const lock = (id, name, ttl, holders = []) => ({ id, name, kind: 'lock', ttl_ms: ttl, lease_ms: ttl, hold_seen_ms: holders.map(() => 1), holders, waiters: [], queue: [] });
     const snapshot = (locks) => ({ at: 1_000, now: 5_000, outage: null, complete: true, locks, rates: [], deadlocks: [] });
     const change = (at, parts) => ({ at, complete: true, grants: 0, set: [], gone: [], leases: [], ...parts });
 ";

@@ -162,11 +162,11 @@ async fn examine(State(app): State<Arc<App>>) -> Response {
 
 async fn unlock(State(app): State<Arc<App>>, body: Bytes) -> Response {
     let Ok(request) = serde_json::from_slice::<UnlockRequest>(&body) else {
-        return (StatusCode::BAD_REQUEST, "give name, kind and owner\n").into_response();
+        return (StatusCode::BAD_REQUEST, "the body is not that of an unlock\n").into_response();
     };
     // It comes to its end even if the viewer leaves, or the limit of a request passes.
     let performed = tokio::spawn(async move {
-        let outcome = request.perform(&app.client).await;
+        let outcome = request.perform(&app.client, &app.feed).await;
         app.feed.query_soon();
         outcome
     });

@@ -10,6 +10,7 @@ use turnlock_core::error_chain;
 use super::history::{HoldRecord, epoch_millis};
 use super::lock_records::LockRecords;
 use super::observation::Observation;
+use crate::commands::lock_view::{HolderView, LockView};
 use crate::escape::escape_message;
 
 /// The most viewers at a time.
@@ -122,6 +123,12 @@ impl Feed {
     /// Returns the recent holds of a lock. Empty if it is not known.
     pub(super) fn holds(&self, name: &str) -> Vec<HoldRecord> {
         self.state().records.holds(name).cloned().collect()
+    }
+
+    /// Returns `true` if a holder, as it was read just now, has the hold that viewers saw first at `seen`.
+    pub(super) fn has_hold(&self, lock: &LockView, holder: &HolderView, seen: u64) -> bool {
+        let state = self.state();
+        state.records.has_hold(lock, holder, seen, !state.is_current || state.outage.is_some())
     }
 
     /// Ends the messages to all viewers.

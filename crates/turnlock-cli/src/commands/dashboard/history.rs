@@ -49,6 +49,9 @@ pub(super) struct HoldRecord {
     label: Option<String>,
     mode: &'static str,
     token: Option<u64>,
+    /// When a query found it first. No other hold of this owner in this mode has the same.
+    #[serde(skip)]
+    seen_ms: u64,
     /// Until when the last hold of the same owner was. A holder announces a new hold after a while; until then, what it announced of
     /// that one is read.
     #[serde(skip)]
@@ -147,6 +150,21 @@ impl LockHistory {
         self.holds.iter().filter(|record| record.is_held).map(|record| record.from_ms).min()
     }
 
+    /// When the hold of each of these holders was first seen.
+    pub(super) fn first_seen(&self, holders: &[HolderView]) -> Vec<u64> {
+        let held = self.holds.iter().filter(|record| record.is_held);
+        let seen: HashMap<_, _> =
+            held.map(|record| ((&*record.owner, record.mode), record.seen_ms)).collect();
+        holders.iter().map(|holder| seen.get(&key(holder)).copied().unwrap_or_default()).collect()
+    }
+
+    /// Returns `true` if a holder has the hold that was first seen then, as far as it can be told.
+    pub(super) fn has_hold(&self, seen: u64, holder: &HolderView, token: Option<u64>, query: Query) -> bool {
+        let is_it =
+            |record: &HoldRecord| record.seen_ms == seen && (&*record.owner, record.mode) == key(holder);
+        self.holds.iter().any(|record| record.is_held && is_it(record) && record.lasts(holder, token, query))
+    }
+
     /// The recent holds, the oldest first.
     pub(super) fn holds(&self) -> &VecDeque<HoldRecord> {
         &self.holds
@@ -164,6 +182,7 @@ impl HoldRecord {
             label: holder.label.clone(),
             mode: holder.mode,
             token,
+            seen_ms: now,
             last_until,
             since,
             // The clock of the holder may be ahead.
