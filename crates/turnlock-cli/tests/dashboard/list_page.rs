@@ -114,7 +114,6 @@ async fn the_list_is_filtered_and_sorted(fixture: Fixture) {
     browser.eval(&choose("kind", "fenced-lock")).await;
     browser.until(&format!("{NAMES}.join() === 'stock'")).await;
     browser.eval(&choose("kind", "")).await;
-    browser.eval(&choose("order", "age")).await;
     browser.until(&format!("{NAMES}.length === 3")).await;
     browser.click("#waiting").await;
     browser.until(&format!("{NAMES}.length === 0")).await;
