@@ -15,6 +15,7 @@ pub(crate) const CASES: &[Case] = cases![
     renewals_build_nothing_again,
     a_busy_lock_has_its_history_on_a_slow_link,
     the_selection_is_a_name,
+    a_click_opens_the_lock_that_was_pressed,
     findings_stay_when_the_checks_fail_and_have_their_age,
 ];
 
@@ -194,6 +195,32 @@ async fn the_selection_is_a_name(fixture: Fixture) {
     // Another process of the server has other ids.
     browser.eval("snapshot([lock(2, 'a', [holder(1)]), lock(1, 'b', [holder(2)])])").await;
     assert_eq!(browser.eval(&selected).await, "b");
+}
+
+async fn a_click_opens_the_lock_that_was_pressed(fixture: Fixture) {
+    let (_dashboard, browser) = open(&fixture).await;
+    let mouse = async |event: &str, at: &serde_json::Value| {
+        let event = json!({ "type": event, "x": at[0], "y": at[1], "button": "left", "clickCount": 1 });
+        browser.devtools("Input.dispatchMouseEvent", event).await;
+    };
+    for cell in [".name", ".c-kind"] {
+        browser.eval("snapshot(['a', 'b', 'c'].map((name, id) => lock(id, name, [holder(id)])))").await;
+        let middle = format!(
+            "((box) => [box.x + 5, box.y + box.height / 2])(document.querySelectorAll('.spacer .row')[1].querySelector('{cell}').getBoundingClientRect())"
+        );
+        let at = browser.eval(&middle).await;
+        mouse("mousePressed", &at).await;
+        // The next lock is there now.
+        browser.eval("change({ gone: [0] })").await;
+        assert_eq!(browser.eval(&format!("{NAMES}.join()")).await, "b,c");
+        mouse("mouseReleased", &at).await;
+        assert_eq!(browser.eval("location.hash").await, "", "{cell}");
+        mouse("mousePressed", &at).await;
+        mouse("mouseReleased", &at).await;
+        browser.until("location.hash === '#/lock/c'").await;
+        browser.eval("(history.back(), true)").await;
+        browser.until("location.hash === '' && document.querySelector('.spacer') !== null").await;
+    }
 }
 
 async fn findings_stay_when_the_checks_fail_and_have_their_age(fixture: Fixture) {
