@@ -16,6 +16,7 @@ pub(crate) const CASES: &[Case] = cases![
     a_busy_lock_has_its_history_on_a_slow_link,
     the_selection_is_a_name,
     a_click_opens_the_lock_that_was_pressed,
+    what_is_scrolled_stays_where_it_is,
     findings_stay_when_the_checks_fail_and_have_their_age,
 ];
 
@@ -220,6 +221,41 @@ async fn a_click_opens_the_lock_that_was_pressed(fixture: Fixture) {
         browser.until("location.hash === '#/lock/c'").await;
         browser.eval("(history.back(), true)").await;
         browser.until("location.hash === '' && document.querySelector('.spacer') !== null").await;
+    }
+}
+
+async fn what_is_scrolled_stays_where_it_is(fixture: Fixture) {
+    let (_dashboard, browser) = open(&fixture).await;
+    browser.set_size(200, 740, true).await;
+    browser.eval("(window.isHeld = (url) => url.startsWith('/api/holds/'), true)").await;
+    let held_by = |pid: u32| {
+        format!(
+            "change({{ set: [{{ ...lock(1, 'orders', [holder({pid}, {{ label: 'x'.repeat(60) }})]), waiters: [holder(9)] }}] }})"
+        )
+    };
+    browser.eval(&held_by(1)).await;
+    browser.go("#/lock/orders").await;
+    let holds = |reply: u32, count: u32| {
+        format!(
+            "(replies[{reply}].done(Array.from({{ length: {count} }}, (_, pid) => ({{ ...holder(pid, {{ label: 'x'.repeat(60) }}), from_ms: 1_000 * pid, is_older: false, is_held: false, until_ms: 1_000 * pid + 500, waited_ms: null }}))), true)"
+        )
+    };
+    browser.until("replies.length === 1").await;
+    browser.eval(&holds(0, 1)).await;
+    browser.until("document.querySelectorAll('.lock-page .scroll').length === 2").await;
+    let state = "[...document.querySelectorAll('.lock-page .scroll')].map((box) => [box.isFirst === true, box.scrollLeft, box === document.activeElement])";
+    for (index, last) in [(0, 1), (1, 2)] {
+        browser.eval("document.querySelectorAll('.lock-page .scroll').forEach((box) => { box.isFirst = true; box.scrollLeft = 20; })").await;
+        browser
+            .eval(&format!("(document.querySelectorAll('.lock-page .scroll')[{index}].focus(), true)"))
+            .await;
+        browser.eval(&held_by(last + 1)).await;
+        browser.until(&format!("replies.length === {}", last + 1)).await;
+        browser.eval(&holds(last, last + 1)).await;
+        browser
+            .until(&format!("document.querySelectorAll('.lock-page tbody tr').length === {}", last + 1))
+            .await;
+        assert_eq!(browser.eval(state).await, json!([[false, 20, index == 0], [false, 20, index == 1]]));
     }
 }
 

@@ -160,7 +160,7 @@ export class LockPage {
 
   #buildGraph(data) {
     if (!data.nodes.length) return html('p', { class: 'none' }, 'Nothing to draw.');
-    return [html('div', { class: 'scroll', tabindex: '0', role: 'group', 'aria-label': 'Wait graph' }, graph(data)),
+    return [html('div', { class: 'scroll', tabindex: '0', role: 'group', 'aria-label': 'Wait graph', 'data-focus': 'scroll' }, graph(data)),
       html('p', { class: 'legend' }, 'Solid: held by. Dashed: waits for.', data.isCut && ' Not all are shown.')];
   }
 
@@ -194,7 +194,7 @@ export class LockPage {
       html('td', { class: 'number' }, hold.is_held ? 'still held' : time(hold)),
       html('td', { class: 'number' }, hold.waited_ms === null ? '–' : measured(hold.waited_ms)));
     const latest = holds.toReversed().slice(0, SHOWN_HOLDS);
-    return html('div', { class: 'scroll', tabindex: '0', role: 'group', 'aria-label': 'Recent holds' }, html('table', {},
+    return html('div', { class: 'scroll', tabindex: '0', role: 'group', 'aria-label': 'Recent holds', 'data-focus': 'scroll' }, html('table', {},
       html('caption', { class: 'unseen' }, `${plural(latest.length, 'hold')}, the latest first`),
       html('thead', {}, html('tr', {}, ['Since', 'Holder', 'Held for', 'Waited'].map((text) => html('th', { scope: 'col', class: /for|Waited/.test(text) && 'number' }, text)))),
       html('tbody', {}, latest.map(row))));
