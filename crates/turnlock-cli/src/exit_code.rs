@@ -1,5 +1,6 @@
 //! Exit codes of the program.
 
+use std::fmt;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -24,6 +25,18 @@ pub(crate) const LOST: u8 = 79;
 const NOT_EXECUTABLE: u8 = 126;
 /// The command does not exist.
 const NOT_FOUND: u8 = 127;
+
+/// An explained error whose exit code is [`DATA_ERROR`].
+#[derive(Debug)]
+pub(crate) struct DataError(pub(crate) String);
+
+impl fmt::Display for DataError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for DataError {}
 
 /// Prints a usage error, or the help text that was requested.
 pub(crate) fn report_usage(error: &clap::Error) -> ExitCode {
@@ -54,6 +67,9 @@ pub(crate) fn of_spawn_error(error: &io::Error) -> u8 {
 
 /// The exit code for an error.
 pub(crate) fn code_of(error: &anyhow::Error) -> u8 {
+    if error.is::<DataError>() {
+        return DATA_ERROR;
+    }
     let ours = error.chain().find_map(|cause| cause.downcast_ref::<Error>());
     ours.map_or(INTERNAL_ERROR, code_of_library_error)
 }

@@ -307,8 +307,17 @@ impl Client {
     ///
     /// Cancel safe.
     pub async fn deadlocks(&self) -> Result<Vec<Deadlock>, Error> {
+        Ok(self.search_deadlocks().await?.0)
+    }
+
+    /// As [`deadlocks`](Self::deadlocks), with [`Waits::is_complete`]. For the program, which shows both.
+    #[doc(hidden)]
+    pub async fn search_deadlocks(&self) -> Result<(Vec<Deadlock>, bool), Error> {
         let engine = &self.engine;
-        let search = async { Ok(engine.deadlocks(&engine.situation().await?).await) };
+        let search = async {
+            let situation = engine.situation().await?;
+            Ok((engine.deadlocks(&situation).await, situation.is_complete()))
+        };
         engine.on_runtime(search).await
     }
 

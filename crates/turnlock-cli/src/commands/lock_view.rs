@@ -225,7 +225,7 @@ impl WaiterView {
     }
 }
 
-fn mode_name(role: Role) -> &'static str {
+pub(super) fn mode_name(role: Role) -> &'static str {
     match role {
         Role::Holder => "exclusive",
         Role::Reader => "read",

@@ -63,8 +63,7 @@ const DEADLOCK: u8 = 1;
 /// `turnlock ls --deadlocks`: lists waiters that wait for each other.
 async fn deadlocks(client: &Client, arguments: &LsArguments) -> anyhow::Result<ExitCode> {
     let names = Glob::new(&arguments.pattern);
-    let is_complete = client.waits().await?.is_complete;
-    let mut found = client.deadlocks().await?;
+    let (mut found, is_complete) = client.search_deadlocks().await?;
     found.retain(|deadlock| deadlock.waiters.iter().any(|waiter| names.matches(&waiter.name)));
     let mut out = anstream::stdout().lock();
     for deadlock in &found {

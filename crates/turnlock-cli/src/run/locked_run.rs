@@ -45,10 +45,11 @@ impl<'a> LockedRun<'a> {
 
     /// What the run reports after it ended with `code`; `without_lock` is how, if the lock was not acquired.
     pub(crate) fn report(&self, code: u8, without_lock: RunOutcome, started: SystemTime) -> RunReport<'_> {
-        let begun = self.session.started;
-        let (waited, held, outcome) = match self.hold.get() {
-            Some((from, to, outcome)) => (from - begun, to - from, outcome),
-            None => (begun.elapsed(), Duration::ZERO, without_lock),
+        // Not the time of the report: the holders were queried, and the client was shut down since.
+        let waited = self.session.wait_ended.get() - self.session.started;
+        let (held, outcome) = match self.hold.get() {
+            Some((from, to, outcome)) => (to - from, outcome),
+            None => (Duration::ZERO, without_lock),
         };
         let LockSession { name, label, .. } = self.session;
         RunReport { name, label, outcome, code, waited, held, started, ended: SystemTime::now() }

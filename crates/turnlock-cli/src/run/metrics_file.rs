@@ -24,7 +24,7 @@ pub(crate) enum RunOutcome {
     /// The lock was busy, or a signal ended the wait.
     NotAcquired,
     Lost,
-    /// The store failed, or the command could not be executed.
+    /// The store failed, the name is of another kind, or the command could not be executed.
     Failed,
 }
 

@@ -3,18 +3,26 @@ use std::time::Duration;
 use turnlock::{Client, Error, Kind};
 
 use crate::escape::escape;
+use crate::exit_code::DataError;
 use crate::lock_arguments::LockArguments;
 
 /// The longest time to query what a name is used for.
 const QUERY_LIMIT: Duration = Duration::from_secs(1);
 
-/// Explains an error by the flags of `run` if the name is in use as another kind of lock.
-pub(crate) async fn explain(
-    error: &Error,
+/// Explains an error by the flags of `run` if the name is in use as another kind of lock. Other errors are returned.
+pub(super) async fn explain(
+    error: Error,
     client: &Client,
     name: &str,
     arguments: &LockArguments,
-) -> Option<String> {
+) -> anyhow::Error {
+    match conflict(&error, client, name, arguments).await {
+        Some(text) => DataError(text).into(),
+        None => error.into(),
+    }
+}
+
+async fn conflict(error: &Error, client: &Client, name: &str, arguments: &LockArguments) -> Option<String> {
     let found = match error {
         Error::WrongKind { found, .. } => *found,
         // On Redis, the keys of some kinds differ only in their types.

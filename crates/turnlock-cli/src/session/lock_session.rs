@@ -1,3 +1,4 @@
+use std::cell::Cell;
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
@@ -14,7 +15,7 @@ use super::waiting_line::WaitStatus;
 use crate::arguments::StoreArguments;
 use crate::commands::LockHolders;
 use crate::lock_arguments::LockArguments;
-use crate::{exit_code, store};
+use crate::store;
 
 /// Limit of the client's shutdown.
 const SHUTDOWN_LIMIT: Duration = Duration::from_secs(2);
@@ -35,6 +36,8 @@ pub(crate) struct LockSession<'a> {
     pub(crate) label: &'a str,
     pub(crate) reporter: &'a Reporter,
     pub(crate) started: Instant,
+    /// When the last step before the hold ended: connecting, or the wait for the lock.
+    pub(crate) wait_ended: Cell<Instant>,
 }
 
 /// A lock that was just acquired.
@@ -67,7 +70,8 @@ impl<'a> LockSession<'a> {
         reporter: &'a Reporter,
     ) -> Self {
         let label = arguments.label.as_deref().unwrap_or(label);
-        Self { name, arguments, label, reporter, started: Instant::now() }
+        let started = Instant::now();
+        Self { name, arguments, label, reporter, started, wait_ended: Cell::new(started) }
     }
 
     /// Connects, acquires the lock, and runs `under_lock`, which releases it. Returns the exit code.
@@ -92,7 +96,7 @@ impl<'a> LockSession<'a> {
         let outcome = match acquired {
             Ok(Ok(Some(grant))) => under_lock(grant, &mut signals).await,
             Ok(Ok(None)) => Ok(SessionEnd::without_lock(self.report_conflict(&client).await)),
-            Ok(Err(error)) => self.report_kind_conflict(error, &client).await,
+            Ok(Err(error)) => Err(kind_conflict::explain(error, &client, self.name, self.arguments).await),
             Err(code) => Ok(SessionEnd::without_lock(code)),
         };
         // The client still undoes cancelled requests in the background. A lock that has ended needs no release.
@@ -111,7 +115,7 @@ impl<'a> LockSession<'a> {
         abandoned: Pin<&mut impl Future<Output = ()>>,
         step: impl Future<Output = T>,
     ) -> Result<T, u8> {
-        tokio::select! {
+        let outcome = tokio::select! {
             biased;
             received = signals.next() => {
                 let number = received.signal.as_raw();
@@ -120,7 +124,9 @@ impl<'a> LockSession<'a> {
             }
             () = abandoned => Err(self.give_up(None, None)),
             done = step => Ok(done),
-        }
+        };
+        self.wait_ended.set(Instant::now());
+        outcome
     }
 
     async fn connect(&self, store: &StoreArguments) -> anyhow::Result<Client> {
@@ -217,15 +223,6 @@ impl<'a> LockSession<'a> {
         }
         let target = LockTarget::new(client, self.name, self.arguments);
         LockHolders::query(client, target.inspect()).await
-    }
-
-    /// Reports a name that is in use as another kind of lock. Other errors are returned.
-    async fn report_kind_conflict(&self, error: Error, client: &Client) -> anyhow::Result<SessionEnd> {
-        let Some(text) = kind_conflict::explain(&error, client, self.name, self.arguments).await else {
-            return Err(error.into());
-        };
-        self.reporter.report_error(&anyhow::Error::msg(text));
-        Ok(SessionEnd::without_lock(exit_code::DATA_ERROR))
     }
 
     /// The remaining time to wait.

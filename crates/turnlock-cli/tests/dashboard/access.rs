@@ -5,6 +5,7 @@ use turnlock_testkit::{Certificates, within};
 
 use crate::dashboard::{Dashboard, program};
 use crate::fixture::Fixture;
+use crate::unlock::request;
 use crate::{AWHILE, Case, cases, http};
 
 pub(crate) const CASES: &[Case] = cases![
@@ -92,7 +93,8 @@ async fn a_request_that_changes_something_needs_the_secret_header(fixture: Fixtu
     let dashboard = fixture.dashboard(&["--allow-unlock"]).await;
     let client = fixture.client("holder").await;
     let guard = client.lock("orders").lock().await.unwrap();
-    let body = json!({ "name": "orders", "kind": "lock", "owner": guard.owner_id().as_str() }).to_string();
+    let mut events = dashboard.events().await;
+    let body = request(&mut events, "orders", guard.owner_id().as_str(), "exclusive").await.to_string();
     let secret = dashboard.csrf_header().await;
     let wrong = format!("X-Turnlock-Dashboard: {}", "0".repeat(64));
     let other = "Origin: http://evil.example.com";
@@ -188,6 +190,12 @@ async fn the_token_opens_every_route_and_a_session_replaces_it(fixture: Fixture)
     let cookie = login.header("set-cookie").expect("a cookie");
     assert!(cookie.contains("; HttpOnly") && cookie.contains("; SameSite=Strict"), "{cookie}");
     assert!(!cookie.contains("Secure"), "without TLS, a browser would not send it: {cookie}");
+    for (scheme, is_secure) in [("http", false), ("https", true)] {
+        // That of a proxy with TLS, or not.
+        let origin = format!("Origin: {scheme}://{}", dashboard.address);
+        let login = dashboard.send("POST", "/api/login", &[bearer, &*origin], "").await;
+        assert_eq!(login.header("set-cookie").unwrap().ends_with("; Secure"), is_secure, "{login:?}");
+    }
     assert!(!cookie.contains("0123456789abcdef"), "the cookie is not the token: {cookie}");
     let cookie = format!("Cookie: other=1; {}", cookie.split(';').next().unwrap());
     assert_eq!(dashboard.send("GET", "/api/session", &[&*cookie], "").await.status, 200);

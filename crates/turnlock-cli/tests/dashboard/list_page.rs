@@ -13,6 +13,7 @@ pub(crate) const CLUSTER_CASES: &[Case] = cases![all_pages_follow_the_store];
 
 pub(crate) const FILE_CASES: &[Case] = cases![
     the_page_reconnects_after_a_restart,
+    a_restart_with_other_flags_changes_the_buttons,
     the_page_fits_a_phone,
     the_page_follows_the_colour_scheme,
     all_pages_work_with_the_keyboard,
@@ -113,7 +114,6 @@ async fn the_list_is_filtered_and_sorted(fixture: Fixture) {
     browser.eval(&choose("kind", "fenced-lock")).await;
     browser.until(&format!("{NAMES}.join() === 'stock'")).await;
     browser.eval(&choose("kind", "")).await;
-    browser.eval(&choose("order", "age")).await;
     browser.until(&format!("{NAMES}.length === 3")).await;
     browser.click("#waiting").await;
     browser.until(&format!("{NAMES}.length === 0")).await;
@@ -143,6 +143,24 @@ async fn the_page_reconnects_after_a_restart(fixture: Fixture) {
         .until("document.querySelector('dialog .outcome').textContent.includes('unlocked by force')")
         .await;
     drop((guard, restarted));
+}
+
+async fn a_restart_with_other_flags_changes_the_buttons(fixture: Fixture) {
+    let client = fixture.client("holder").await;
+    let _guard = client.lock("orders").lock().await.unwrap();
+    for hash in ["#/lock/orders", "#/doctor"] {
+        let mut dashboard = fixture.dashboard(&["--allow-unlock"]).await;
+        let browser = Browser::open(&format!("{}{hash}", dashboard.url())).await;
+        let port = dashboard.address.port();
+        // Those that release a lock, and that runs the checks that lock names of their own.
+        let has_button = "[...document.querySelectorAll('main button')].some((button) => button.matches('.danger') || button.textContent === 'Run all checks')";
+        browser.until(has_button).await;
+        for (flags, expected) in [(&[][..], false), (&["--allow-unlock"], true)] {
+            assert_eq!(dashboard.stop("-TERM").await, Some(0));
+            dashboard = Dashboard::start(fixture.url(), port, flags).await;
+            browser.until(&format!("({has_button}) === {expected}")).await;
+        }
+    }
 }
 
 async fn the_page_fits_a_phone(fixture: Fixture) {

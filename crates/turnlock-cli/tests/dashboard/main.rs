@@ -54,7 +54,11 @@ fn main() {
         }
     };
     add(&[Store::File], &[access::CASES, limits::CASES], None);
-    add(&[Store::Redis], &[access::REDIS_CASES, feed::REDIS_CASES, outages::REDIS_CASES], None);
+    add(
+        &[Store::Redis],
+        &[access::REDIS_CASES, feed::REDIS_CASES, outages::REDIS_CASES, unlock::REDIS_CASES],
+        None,
+    );
     add(&[Store::Redis, Store::File], &[feed::CASES, unlock::CASES], None);
     add(&[Store::Redis, Store::Cluster, Store::File], &[deadlocks::CASES], None);
     let missing = Browser::missing();

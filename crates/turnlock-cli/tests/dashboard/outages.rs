@@ -35,7 +35,7 @@ async fn a_viewer_that_connects_during_an_outage_is_told(mut fixture: Fixture) {
     events.until(|name, _| name == "snapshot").await;
     fixture.server().stop().await;
     // An unlock is followed by a query, whatever its outcome.
-    let unlock = json!({ "name": "orders", "kind": "lock", "owner": "1:1" });
+    let unlock = json!({ "name": "orders", "kind": "lock", "owner": "1:1", "mode": "exclusive", "token": null, "seen_ms": 1 });
     assert_eq!(dashboard.post("/api/unlock", &unlock).await.status, 502);
     let outage = events.until(|name, _| name == "outage").await;
     let (name, text) = dashboard.events().await.next().await.unwrap();

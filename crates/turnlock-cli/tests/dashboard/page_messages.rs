@@ -15,6 +15,8 @@ pub(crate) const CASES: &[Case] = cases![
     renewals_build_nothing_again,
     a_busy_lock_has_its_history_on_a_slow_link,
     the_selection_is_a_name,
+    a_click_opens_the_lock_that_was_pressed,
+    what_is_scrolled_stays_where_it_is,
     findings_stay_when_the_checks_fail_and_have_their_age,
 ];
 
@@ -28,7 +30,7 @@ const SCRIPT: &str = "
     window.change = (parts) => send('change', { at: Date.now(), complete: true, grants: 0, set: [], gone: [], leases: [], deadlock_search: 'complete', ...parts }) ?? true;
     window.snapshot = (locks) => send('snapshot', { at: Date.now(), now: Date.now(), outage: null, complete: true, locks, rates: [], deadlocks: [], deadlock_search: 'complete' }) ?? true;
     window.holder = (pid, parts) => ({ owner: `07070707-1707-4707-8707-070707070707:${pid}`, count: 1, mode: 'exclusive', host: 'web-1', pid, label: 'importer', since: null, ttl_ms: null, kept_until: null, stuck: false, task: null, call_site: null, ...parts });
-    window.lock = (id, name, holders) => ({ id, name, kind: 'lock', locked: true, ttl_ms: 30_000, lease_ms: 30_000, seen_ms: Date.now(), holders, waiters: [], queue: [], token: null, available: null });
+    window.lock = (id, name, holders) => ({ id, name, kind: 'lock', locked: true, ttl_ms: 30_000, lease_ms: 30_000, seen_ms: Date.now(), hold_seen_ms: holders.map(() => 1), holders, waiters: [], queue: [], token: null, available: null });
     const request = window.fetch;
     window.replies = [];
     window.fetch = (url, options) => (window.isHeld?.(url, options) ? new Promise((done, failed) => replies.push({ done: (data) => done(new Response(JSON.stringify(data))), failed })) : request(url, options));
@@ -194,6 +196,67 @@ async fn the_selection_is_a_name(fixture: Fixture) {
     // Another process of the server has other ids.
     browser.eval("snapshot([lock(2, 'a', [holder(1)]), lock(1, 'b', [holder(2)])])").await;
     assert_eq!(browser.eval(&selected).await, "b");
+}
+
+async fn a_click_opens_the_lock_that_was_pressed(fixture: Fixture) {
+    let (_dashboard, browser) = open(&fixture).await;
+    let mouse = async |event: &str, at: &serde_json::Value| {
+        let event = json!({ "type": event, "x": at[0], "y": at[1], "button": "left", "clickCount": 1 });
+        browser.devtools("Input.dispatchMouseEvent", event).await;
+    };
+    for cell in [".name", ".c-kind"] {
+        browser.eval("snapshot(['a', 'b', 'c'].map((name, id) => lock(id, name, [holder(id)])))").await;
+        let middle = format!(
+            "((box) => [box.x + 5, box.y + box.height / 2])(document.querySelectorAll('.spacer .row')[1].querySelector('{cell}').getBoundingClientRect())"
+        );
+        let at = browser.eval(&middle).await;
+        mouse("mousePressed", &at).await;
+        // The next lock is there now.
+        browser.eval("change({ gone: [0] })").await;
+        assert_eq!(browser.eval(&format!("{NAMES}.join()")).await, "b,c");
+        mouse("mouseReleased", &at).await;
+        assert_eq!(browser.eval("location.hash").await, "", "{cell}");
+        mouse("mousePressed", &at).await;
+        mouse("mouseReleased", &at).await;
+        browser.until("location.hash === '#/lock/c'").await;
+        browser.eval("(history.back(), true)").await;
+        browser.until("location.hash === '' && document.querySelector('.spacer') !== null").await;
+    }
+}
+
+async fn what_is_scrolled_stays_where_it_is(fixture: Fixture) {
+    let (_dashboard, browser) = open(&fixture).await;
+    browser.set_size(200, 740, true).await;
+    browser.eval("(window.isHeld = (url) => url.startsWith('/api/holds/'), true)").await;
+    let held_by = |pid: u32| {
+        format!(
+            "change({{ set: [{{ ...lock(1, 'orders', [holder({pid}, {{ label: 'x'.repeat(60) }})]), waiters: [holder(9)] }}] }})"
+        )
+    };
+    browser.eval(&held_by(1)).await;
+    browser.go("#/lock/orders").await;
+    let holds = |reply: u32, count: u32| {
+        format!(
+            "(replies[{reply}].done(Array.from({{ length: {count} }}, (_, pid) => ({{ ...holder(pid, {{ label: 'x'.repeat(60) }}), from_ms: 1_000 * pid, is_older: false, is_held: false, until_ms: 1_000 * pid + 500, waited_ms: null }}))), true)"
+        )
+    };
+    browser.until("replies.length === 1").await;
+    browser.eval(&holds(0, 1)).await;
+    browser.until("document.querySelectorAll('.lock-page .scroll').length === 2").await;
+    let state = "[...document.querySelectorAll('.lock-page .scroll')].map((box) => [box.isFirst === true, box.scrollLeft, box === document.activeElement])";
+    for (index, last) in [(0, 1), (1, 2)] {
+        browser.eval("document.querySelectorAll('.lock-page .scroll').forEach((box) => { box.isFirst = true; box.scrollLeft = 20; })").await;
+        browser
+            .eval(&format!("(document.querySelectorAll('.lock-page .scroll')[{index}].focus(), true)"))
+            .await;
+        browser.eval(&held_by(last + 1)).await;
+        browser.until(&format!("replies.length === {}", last + 1)).await;
+        browser.eval(&holds(last, last + 1)).await;
+        browser
+            .until(&format!("document.querySelectorAll('.lock-page tbody tr').length === {}", last + 1))
+            .await;
+        assert_eq!(browser.eval(state).await, json!([[false, 20, index == 0], [false, 20, index == 1]]));
+    }
 }
 
 async fn findings_stay_when_the_checks_fail_and_have_their_age(fixture: Fixture) {

@@ -11,7 +11,7 @@ pub(crate) const CASES: &[Case] = cases![the_page_is_bounded_keeps_its_order_and
 /// Imports what the modules export, and a lock and a message for the model.
 const SETUP: &str = "Promise.all(['model', 'connection', 'list'].map((name) => import(`/${name}.js`))).then(async (modules) => {
     const { Model, Connection, LockList } = Object.assign({}, ...modules);
-    const lock = (id, name, ttl, holders = []) => ({ id, name, kind: 'lock', ttl_ms: ttl, lease_ms: ttl, holders, waiters: [], queue: [] });
+    const lock = (id, name, ttl, holders = []) => ({ id, name, kind: 'lock', ttl_ms: ttl, lease_ms: ttl, hold_seen_ms: holders.map(() => 1), holders, waiters: [], queue: [] });
     const snapshot = (locks) => ({ at: 1_000, now: 5_000, outage: null, complete: true, locks, rates: [], deadlocks: [] });
     const change = (at, parts) => ({ at, complete: true, grants: 0, set: [], gone: [], leases: [], ...parts });
 ";
@@ -23,6 +23,7 @@ async fn the_page_is_bounded_keeps_its_order_and_connects_once(fixture: Fixture)
     locks_that_are_free_for_long_are_forgotten(&browser).await;
     two_connections_at_once_are_one(&browser).await;
     leases_end_when_the_store_says(&browser).await;
+    locks_are_in_the_chosen_order(&browser).await;
     a_stuck_holder_is_named_as_such(&browser).await;
 }
 
@@ -68,6 +69,24 @@ async fn leases_end_when_the_store_says(browser: &Browser) {
         return [clock, before, names(), model.names.get('a').holders[0].ends];
     ";
     assert_eq!(run(browser, script).await, json!([0, "cba", "bac", 10_000]));
+}
+
+async fn locks_are_in_the_chosen_order(browser: &Browser) {
+    let script = "
+        const model = new Model();
+        const person = (number, since) => ({ owner: `a:${number}`, mode: 'exclusive', ttl_ms: null, since: since && new Date(since).toISOString() });
+        const waited = (id, name, since, count) => ({ ...lock(id, name, 9_000, [person(id, since)]), waiters: Array.from({ length: count }, (_, number) => person(10 + number, 1_000)) });
+        model.applySnapshot(snapshot([waited(1, 'a', 3_000, 1), waited(2, 'b', null, 3), waited(3, 'c', 1_000, 0), waited(4, 'd', 2_000, 3)]));
+        const list = new LockList(model);
+        document.getElementById('main').replaceChildren(list.element);
+        list.opened();
+        return ['age', 'waiters', 'name'].map((order) => {
+            list.order.value = order;
+            list.order.dispatchEvent(new Event('change'));
+            return [...list.element.querySelectorAll('.spacer .row .name')].map((name) => name.textContent).join('');
+        });
+    ";
+    assert_eq!(run(browser, script).await, json!(["cdab", "bdac", "abcd"]));
 }
 
 async fn a_stuck_holder_is_named_as_such(browser: &Browser) {

@@ -109,9 +109,12 @@ impl Access {
         self.csrf.reveal()
     }
 
-    /// The cookie for a browser that has sent the token.
-    pub(super) fn cookie(&self) -> String {
-        let secure = if self.is_secure { "; Secure" } else { "" };
+    /// The cookie for a browser that has sent the token, in a request with these headers.
+    ///
+    /// Behind a proxy with TLS, only the origin of the page tells that the browser uses TLS.
+    pub(super) fn cookie(&self, headers: &HeaderMap) -> String {
+        let has_tls = headers.get(ORIGIN).is_some_and(|origin| origin.as_bytes().starts_with(b"https://"));
+        let secure = if self.is_secure || has_tls { "; Secure" } else { "" };
         let (name, value) = (self.cookie_name(), self.session.reveal());
         format!("{name}={value}; Path=/; HttpOnly; SameSite=Strict{secure}")
     }

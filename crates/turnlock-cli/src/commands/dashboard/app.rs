@@ -8,7 +8,7 @@ use axum::http::header::{
     CACHE_CONTROL, CONNECTION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, SET_COOKIE,
     WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
-use axum::http::{HeaderName, HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::sse::{KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
@@ -133,8 +133,8 @@ async fn session(State(app): State<Arc<App>>) -> Response {
     }))
 }
 
-async fn login(State(app): State<Arc<App>>) -> Response {
-    (StatusCode::NO_CONTENT, [(SET_COOKIE, app.access.cookie())]).into_response()
+async fn login(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
+    (StatusCode::NO_CONTENT, [(SET_COOKIE, app.access.cookie(&headers))]).into_response()
 }
 
 async fn events(State(app): State<Arc<App>>) -> Response {
@@ -162,11 +162,11 @@ async fn examine(State(app): State<Arc<App>>) -> Response {
 
 async fn unlock(State(app): State<Arc<App>>, body: Bytes) -> Response {
     let Ok(request) = serde_json::from_slice::<UnlockRequest>(&body) else {
-        return (StatusCode::BAD_REQUEST, "give name, kind and owner\n").into_response();
+        return (StatusCode::BAD_REQUEST, "the body is not that of an unlock\n").into_response();
     };
     // It comes to its end even if the viewer leaves, or the limit of a request passes.
     let performed = tokio::spawn(async move {
-        let outcome = request.perform(&app.client).await;
+        let outcome = request.perform(&app.client, &app.feed).await;
         app.feed.query_soon();
         outcome
     });

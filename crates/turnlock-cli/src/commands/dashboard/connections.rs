@@ -47,13 +47,11 @@ impl Connections {
     /// Accepts connections without end. Those above the limit are closed at once.
     pub(super) async fn serve(&self, router: Router) {
         loop {
-            let Ok((stream, _)) = self.listener.accept().await else {
+            let Ok(stream) = self.accept().await else {
                 sleep(ACCEPT_PAUSE).await;
                 continue;
             };
             let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() else { continue };
-            // Without an option, a connection is slower, or ends later.
-            let _ = set_options(&stream);
             let (router, tls, watcher) = (router.clone(), self.tls.clone(), self.graceful.watcher());
             tokio::spawn(async move {
                 let _permit = permit;
@@ -67,6 +65,13 @@ impl Connections {
                 }
             });
         }
+    }
+
+    async fn accept(&self) -> std::io::Result<TcpStream> {
+        let (stream, _) = self.listener.accept().await?;
+        // Without an option, a connection is slower, or ends later.
+        let _ = set_options(&stream);
+        Ok(stream)
     }
 
     /// Ends idle connections, and waits a little for the others.
@@ -179,11 +184,10 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[tokio::test]
-    async fn a_peer_that_vanishes_is_noticed() {
+    async fn an_accepted_connection_ends_if_its_peer_vanishes() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let _peer = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-        let (stream, _) = listener.accept().await.unwrap();
-        set_options(&stream).unwrap();
+        let stream = Connections::new(listener, None).accept().await.unwrap();
         assert!(stream.nodelay().unwrap() && sockopt::socket_keepalive(&stream).unwrap());
         assert_eq!(sockopt::tcp_keepidle(&stream).unwrap(), VANISHED_LIMIT / 2);
         assert_eq!(sockopt::tcp_user_timeout(&stream).unwrap(), 30_000);

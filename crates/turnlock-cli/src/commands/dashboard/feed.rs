@@ -10,6 +10,7 @@ use turnlock_core::error_chain;
 use super::history::{HoldRecord, epoch_millis};
 use super::lock_records::LockRecords;
 use super::observation::Observation;
+use crate::commands::lock_view::{HolderView, LockView};
 use crate::escape::escape_message;
 
 /// The most viewers at a time.
@@ -21,8 +22,6 @@ const MAX_BEHIND: usize = 16;
 const QUERY_LIMIT: Duration = Duration::from_millis(if cfg!(test) { 300 } else { 20_000 });
 /// The shortest time between two queries that viewers cause, if the interval is longer.
 const WAKE_PAUSE: Duration = Duration::from_millis(250);
-/// The longest pause after a failed query, if the interval is not longer.
-const FAILURE_PAUSE: Duration = Duration::from_secs(2);
 
 /// Queries the store while someone watches, and tells all viewers what is different.
 #[derive(Debug)]
@@ -82,15 +81,12 @@ impl Feed {
                 Ok(found) => found.map_err(|error| escape_message(&error_chain(&error))),
                 Err(_) => Err(format!("a query of the store took longer than {QUERY_LIMIT:?}")),
             };
-            let longest_pause = if found.is_ok() { Duration::MAX } else { FAILURE_PAUSE };
             self.publish(found);
-            // A query that takes long is not repeated at once: it takes half of the time at most.
             let elapsed = start.elapsed();
-            let pause = interval.saturating_sub(elapsed).max(elapsed.min(longest_pause));
-            let next = Instant::now() + pause;
+            let next = start + time_to_next(interval, elapsed);
             if timeout_at(next, self.wake.notified()).await.is_ok() {
                 // Many requests at once are one.
-                sleep_until(next.min(start + (interval / 4).min(WAKE_PAUSE))).await;
+                sleep_until(start + time_to_next((interval / 4).min(WAKE_PAUSE), elapsed)).await;
             }
         }
     }
@@ -127,6 +123,12 @@ impl Feed {
     /// Returns the recent holds of a lock. Empty if it is not known.
     pub(super) fn holds(&self, name: &str) -> Vec<HoldRecord> {
         self.state().records.holds(name).cloned().collect()
+    }
+
+    /// Returns `true` if a holder, as it was read just now, has the hold that viewers saw first at `seen`.
+    pub(super) fn has_hold(&self, lock: &LockView, holder: &HolderView, seen: u64) -> bool {
+        let state = self.state();
+        state.records.has_hold(lock, holder, seen, !state.is_current || state.outage.is_some())
     }
 
     /// Ends the messages to all viewers.
@@ -175,6 +177,12 @@ impl Feed {
     }
 }
 
+/// From the start of a query that took `elapsed` to the next one. Queries take half of the time at most, also those that fail: a store
+/// that is too slow for them is not searched all the time.
+fn time_to_next(interval: Duration, elapsed: Duration) -> Duration {
+    interval.max(2 * elapsed)
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::Value;
@@ -199,6 +207,16 @@ mod tests {
             outages = timeout(Duration::from_secs(30), outages) => outages.expect("two outages"),
         }
         assert!(feed.snapshot().is_none(), "no lock is known");
+    }
+
+    #[test]
+    fn queries_take_half_of_the_time_at_most() {
+        for (interval, elapsed, next) in
+            [(1_000, 0, 1_000), (1_000, 500, 1_000), (1_000, 600, 1_200), (1_000, 20_000, 40_000)]
+        {
+            let [interval, elapsed, next] = [interval, elapsed, next].map(Duration::from_millis);
+            assert_eq!(time_to_next(interval, elapsed), next, "{elapsed:?}");
+        }
     }
 
     #[test]

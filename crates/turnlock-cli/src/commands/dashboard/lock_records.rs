@@ -63,6 +63,8 @@ struct Row<'a> {
     lease_ms: Option<u64>,
     /// Since when it is seen to be held.
     seen_ms: Option<u64>,
+    /// When the hold of each holder was first seen: which of its holds it is.
+    hold_seen_ms: Vec<u64>,
     #[serde(flatten)]
     view: &'a LockView,
 }
@@ -169,6 +171,14 @@ impl LockRecords {
         self.records.get(name).into_iter().flat_map(|record| record.history.holds())
     }
 
+    /// Returns `true` if a holder, as it was read just now, has the hold that was first seen at `seen`. After a gap, that must be known.
+    pub(super) fn has_hold(&self, lock: &LockView, holder: &HolderView, seen: u64, after_gap: bool) -> bool {
+        let tolerance = TOLERANCE + self.took;
+        let query = Query { now: self.updated, after_gap, tolerance, limit: MAX_HOLDS };
+        let record = self.records.get(&lock.name);
+        record.is_some_and(|record| record.history.has_hold(seen, holder, lock.token, query))
+    }
+
     /// Forgets the locks that are free for longest, if there are many.
     fn forget_old(&mut self) {
         // Many locks can become free at the same time.
@@ -240,7 +250,8 @@ impl LockRecord {
 
     fn row(&self) -> Row<'_> {
         let (lease_ms, seen_ms) = (self.lease.map(millis), self.history.held_since());
-        Row { id: self.id, lease_ms, seen_ms, view: &self.view }
+        let hold_seen_ms = self.history.first_seen(&self.view.holders);
+        Row { id: self.id, lease_ms, seen_ms, hold_seen_ms, view: &self.view }
     }
 }
 
@@ -383,6 +394,24 @@ mod tests {
         records.update(awaited_since(5), 6_000, false);
         assert_eq!(records.update(awaited_since(6), 6_100, false).set.len(), 0);
         assert_eq!(records.update(awaited_since(9), 9_000, false).set.len(), 1);
+    }
+
+    #[test]
+    fn a_hold_is_told_from_a_later_one_of_the_same_owner() {
+        let mut lock = lock("a", 30_000);
+        lock.holders[0].since = None;
+        let mut records = LockRecords::default();
+        assert_eq!(records.update(found(vec![lock.clone()]), 1_000, false).set[0].hold_seen_ms, [1_000]);
+        records.update(found(vec![lock.clone()]), 2_000, false);
+        let has_hold =
+            |records: &LockRecords, seen, gap| records.has_hold(&lock, &lock.holders[0], seen, gap);
+        assert!(has_hold(&records, 1_000, false));
+        assert!(!has_hold(&records, 1_000, true), "it can have ended while no query was made");
+        records.update(found(Vec::new()), 3_000, false);
+        assert!(!has_hold(&records, 1_000, false));
+        let change = records.update(found(vec![lock.clone()]), 4_000, false);
+        assert_eq!(change.set[0].hold_seen_ms, [4_000]);
+        assert!(has_hold(&records, 4_000, false) && !has_hold(&records, 1_000, false));
     }
 
     #[test]

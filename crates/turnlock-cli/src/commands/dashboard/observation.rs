@@ -33,9 +33,9 @@ impl Observation {
     pub(super) async fn query(client: &Client, limit: usize) -> Result<Self, Error> {
         let start = Instant::now();
         let found = client.find("*", limit).await?;
-        let (deadlocks, deadlock_search) = match tokio::try_join!(client.deadlocks(), client.waits()) {
-            Ok((deadlocks, waits)) if waits.is_complete => (deadlocks, DeadlockSearch::Complete),
-            Ok((deadlocks, _)) => (deadlocks, DeadlockSearch::Partial),
+        let (deadlocks, deadlock_search) = match client.search_deadlocks().await {
+            Ok((deadlocks, true)) => (deadlocks, DeadlockSearch::Complete),
+            Ok((deadlocks, false)) => (deadlocks, DeadlockSearch::Partial),
             Err(Error::Denied { .. }) => (Vec::new(), DeadlockSearch::Denied),
             Err(error) => return Err(error),
         };

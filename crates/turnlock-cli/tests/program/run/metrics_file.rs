@@ -2,9 +2,12 @@
 
 use std::collections::HashMap;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::SystemTime;
+
+use rustix::process::Signal;
+use turnlock_testkit::RedisServer;
 
 use crate::fixture::Fixture;
 use crate::program::Program;
@@ -13,9 +16,12 @@ use crate::{Case, cases};
 pub(crate) const CASES: &[Case] = cases![
     the_metrics_file_has_the_outcome_of_a_run,
     a_busy_or_lost_lock_is_in_the_metrics_file,
+    a_lock_of_another_kind_is_a_failure,
     a_bad_metrics_file_is_an_error_before_the_command_runs,
     a_leftover_temporary_file_does_no_harm,
 ];
+
+pub(crate) const REDIS_CASES: &[Case] = cases![the_wait_ends_before_the_shutdown];
 
 pub(crate) const PROMTOOL_CASES: &[Case] = cases![a_metrics_file_with_a_hostile_name_is_valid];
 
@@ -31,15 +37,19 @@ async fn run(fixture: &Fixture, flags: &[&str], command: &[&str]) -> (i32, HashM
     let file = fixture.file("run.prom");
     let flags = [flags, &["--quiet", "--metrics-file", file.to_str().unwrap()]].concat();
     let code = fixture.run(&flags, command).code().await;
-    let text = std::fs::read_to_string(&file).unwrap();
-    let labels = format!("{{name=\"{}\",label=\"{}\"", fixture.name, command[0]);
+    (code, values_in(fixture, &file, command[0]))
+}
+
+fn values_in(fixture: &Fixture, file: &Path, label: &str) -> HashMap<String, f64> {
+    let text = std::fs::read_to_string(file).unwrap();
+    let labels = format!("{{name=\"{}\",label=\"{label}\"", fixture.name);
     let samples = text.lines().filter(|line| !line.starts_with('#')).map(|line| {
         let (series, value) = line.rsplit_once(' ').unwrap();
         let name = series.replace(&labels, "").replace('}', "");
         assert!(series.contains(&labels), "{line}");
         (name.strip_prefix("turnlock_run_").unwrap().to_owned(), value.parse().unwrap())
     });
-    (code, samples.collect())
+    samples.collect()
 }
 
 fn outcome(values: &HashMap<String, f64>) -> Vec<&str> {
@@ -74,10 +84,36 @@ async fn a_busy_or_lost_lock_is_in_the_metrics_file(fixture: Fixture) {
     let (code, values) = run(&fixture, &["-n", "-E", "9"], &["true"]).await;
     assert_eq!((code, outcome(&values)), (9, vec!["not_acquired"]));
     assert_eq!((values["exit_code"], values["hold_seconds"]), (9.0, 0.0));
-    drop(holder);
+    assert_eq!(holder.code().await, 0);
     let (code, values) = run(&fixture, &["--lease", "300ms"], &["sleep", "100"]).await;
     assert_eq!((code, outcome(&values)), (79, vec!["lost"]));
     assert!(values["hold_seconds"] > 0.1, "{values:?}");
+}
+
+async fn a_lock_of_another_kind_is_a_failure(fixture: Fixture) {
+    let holder = fixture.hold(&["--plain"]).await;
+    let (code, values) = run(&fixture, &["-n"], &["true"]).await;
+    assert_eq!((code, outcome(&values)), (65, vec!["failed"]));
+    assert_eq!((values["exit_code"], values["hold_seconds"]), (65.0, 0.0));
+    assert_eq!(holder.code().await, 0);
+}
+
+async fn the_wait_ends_before_the_shutdown(fixture: Fixture) {
+    let server = RedisServer::start().await;
+    let fixture = fixture.on(server.url());
+    let _holder = fixture.hold(&["--fair"]).await;
+    let file = fixture.file("run.prom");
+    let mut program = fixture.run(&["--fair", "--json", "--metrics-file", file.to_str().unwrap()], &["true"]);
+    program.event_named("waiting").await;
+    // The client tries for two seconds to leave the queue.
+    server.pause();
+    program.signal(Signal::TERM);
+    assert_eq!(program.code().await, 128 + Signal::TERM.as_raw());
+    server.resume();
+    let values = values_in(&fixture, &file, "true");
+    let lasted = values["end_timestamp_seconds"] - values["start_timestamp_seconds"];
+    assert_eq!(outcome(&values), ["not_acquired"]);
+    assert!(lasted - values["wait_seconds"] > 1.5, "{lasted} {values:?}");
 }
 
 async fn a_bad_metrics_file_is_an_error_before_the_command_runs(fixture: Fixture) {

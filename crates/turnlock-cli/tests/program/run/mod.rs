@@ -43,7 +43,9 @@ pub(crate) fn cases(store: Store) -> impl Iterator<Item = Case> {
         blocked_stderr::CASES,
     ];
     let specific = match store {
-        Store::Redis => [usage::CASES, conflict::REDIS_CASES, lost_lock::REDIS_CASES].concat(),
+        Store::Redis => {
+            [usage::CASES, conflict::REDIS_CASES, lost_lock::REDIS_CASES, metrics_file::REDIS_CASES].concat()
+        }
         Store::File => [lost_lock::FILE_CASES, cost::FILE_CASES].concat(),
     };
     common.concat().into_iter().chain(specific)

@@ -29,7 +29,7 @@ export function setText(element, text) {
 
 /**
  * A part of a page that is built again only if its data is different, so that focus and selection stay. The focus of an element that is
- * gone is then on the heading of the card.
+ * gone is then on the heading of the card. What is scrolled in it stays where it is.
  */
 export function section(build) {
   let known;
@@ -41,12 +41,15 @@ export function section(build) {
       if (key === known) return;
       known = key;
       const focused = element.contains(document.activeElement) ? document.activeElement : undefined;
+      const scrolled = [...element.querySelectorAll('.scroll')].map(({ scrollLeft, scrollTop }) => [scrollLeft, scrollTop]);
       element.replaceChildren(...[build(data)].flat());
-      if (!focused) return;
-      const same = [...element.querySelectorAll('[data-focus]')].find((found) => found.dataset.focus === focused.dataset.focus);
-      const heading = element.closest('.card')?.querySelector('h2');
-      heading?.setAttribute('tabindex', '-1');
-      (same ?? heading ?? document.getElementById('main')).focus();
+      if (focused) {
+        const same = [...element.querySelectorAll('[data-focus]')].find((found) => found.dataset.focus === focused.dataset.focus);
+        const heading = element.closest('.card')?.querySelector('h2');
+        heading?.setAttribute('tabindex', '-1');
+        (same ?? heading ?? document.getElementById('main')).focus();
+      }
+      element.querySelectorAll('.scroll').forEach((box, index) => scrolled[index] && box.scrollTo(...scrolled[index]));
     },
   };
 }

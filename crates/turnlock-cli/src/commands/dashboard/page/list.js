@@ -25,7 +25,8 @@ export class LockList {
   element;
   #model;
   #shown = [];
-  #rows = [];
+  /** By the name of the lock. */
+  #rows = new Map();
   #sequence = -1;
   #frame = undefined;
   #announced = undefined;
@@ -131,15 +132,18 @@ export class LockList {
     this.spacer.style.height = `${this.#shown.length * height}px`;
     const first = Math.max(0, Math.floor(this.grid.scrollTop / height) - OVERSCAN);
     const last = Math.min(this.#shown.length, Math.ceil((this.grid.scrollTop + this.grid.clientHeight) / height) + OVERSCAN);
-    while (this.#rows.length < last - first) {
-      const row = new Row();
-      this.#rows.push(row);
-      this.spacer.append(row.element);
-    }
-    while (this.#rows.length > Math.max(0, last - first)) this.#rows.pop().element.remove();
-    // The same lock keeps its element while the list scrolls.
-    this.#rows.forEach((row, index) => row.show(this.#shown[first + index], first + index, height, choice.selected));
-    const selected = this.#rows.find((row) => row.lock.name === choice.selected);
+    // A lock has its element for itself: a click opens the lock that was pressed, also if the order is another one meanwhile.
+    const known = this.#rows;
+    const drawn = this.#shown.slice(first, Math.max(first, last));
+    this.#rows = new Map(drawn.map(({ name }) => [name, known.get(name) ?? new Row()]));
+    known.forEach((row, name) => this.#rows.has(name) || row.element.remove());
+    drawn.forEach((lock, index) => {
+      const row = this.#rows.get(lock.name);
+      row.show(lock, first + index, height, choice.selected);
+      const at = this.spacer.children[index];
+      if (at !== row.element) this.spacer.insertBefore(row.element, at ?? null);
+    });
+    const selected = this.#rows.get(choice.selected);
     if (selected) this.grid.setAttribute('aria-activedescendant', selected.element.id);
     else this.grid.removeAttribute('aria-activedescendant');
   }

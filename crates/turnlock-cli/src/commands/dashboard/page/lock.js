@@ -139,7 +139,7 @@ export class LockPage {
         holder.task && html('span', { class: 'fact' }, visible(holder.task)),
         holder.call_site && html('span', { class: 'owner' }, visible(holder.call_site))),
       this.#connection.session?.allow_unlock && html('button', {
-        type: 'button', class: 'danger small', 'data-focus': `unlock ${holder.owner}`, 'aria-label': `Unlock ${visible(lock.name)}, held by ${identity(holder)}`,
+        type: 'button', class: 'danger small', 'data-focus': `unlock ${holder.mode} ${holder.owner}`, 'aria-label': `Unlock ${visible(lock.name)}, held by ${identity(holder)}${inMode(holder)}`,
         onclick: () => confirmUnlock(this.#connection, this.#lock ?? lock, holder),
       }, 'Unlock…')))), notShown(lock.holders)];
   }
@@ -160,7 +160,7 @@ export class LockPage {
 
   #buildGraph(data) {
     if (!data.nodes.length) return html('p', { class: 'none' }, 'Nothing to draw.');
-    return [html('div', { class: 'scroll', tabindex: '0', role: 'group', 'aria-label': 'Wait graph' }, graph(data)),
+    return [html('div', { class: 'scroll', tabindex: '0', role: 'group', 'aria-label': 'Wait graph', 'data-focus': 'scroll' }, graph(data)),
       html('p', { class: 'legend' }, 'Solid: held by. Dashed: waits for.', data.isCut && ' Not all are shown.')];
   }
 
@@ -190,11 +190,11 @@ export class LockPage {
     const time = (hold) => (hold.until_ms ? (hold.is_older ? '> ' : '') + measured(hold.until_ms - hold.from_ms) : 'not known');
     const row = (hold) => html('tr', {},
       html('td', {}, hold.is_older && 'before ', timeOfDay(hold.from_ms)),
-      html('td', {}, html('a', { href: clientLink(hold.owner), 'data-focus': `${hold.owner} ${hold.from_ms}` }, identity(hold)), hold.mode === 'exclusive' ? '' : ` (${hold.mode})`),
+      html('td', {}, html('a', { href: clientLink(hold.owner), 'data-focus': `${hold.owner} ${hold.from_ms}` }, identity(hold)), inMode(hold)),
       html('td', { class: 'number' }, hold.is_held ? 'still held' : time(hold)),
       html('td', { class: 'number' }, hold.waited_ms === null ? '–' : measured(hold.waited_ms)));
     const latest = holds.toReversed().slice(0, SHOWN_HOLDS);
-    return html('div', { class: 'scroll', tabindex: '0', role: 'group', 'aria-label': 'Recent holds' }, html('table', {},
+    return html('div', { class: 'scroll', tabindex: '0', role: 'group', 'aria-label': 'Recent holds', 'data-focus': 'scroll' }, html('table', {},
       html('caption', { class: 'unseen' }, `${plural(latest.length, 'hold')}, the latest first`),
       html('thead', {}, html('tr', {}, ['Since', 'Holder', 'Held for', 'Waited'].map((text) => html('th', { scope: 'col', class: /for|Waited/.test(text) && 'number' }, text)))),
       html('tbody', {}, latest.map(row))));
@@ -204,6 +204,10 @@ export class LockPage {
 /** What is shown of a holder or a waiter, without the times that are computed anew for each message. */
 function lasting(person) {
   return { ...person, since: Boolean(Date.parse(person.since)), ends: undefined, ttl_ms: undefined, time_left_ms: undefined };
+}
+
+function inMode({ mode }) {
+  return mode === 'exclusive' ? '' : ` (${mode})`;
 }
 
 function notShown(people) {

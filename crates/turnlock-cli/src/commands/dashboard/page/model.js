@@ -127,7 +127,7 @@ export class Model {
   #prepare(lock) {
     const end = ({ ttl_ms: ttl }) => (ttl === null ? undefined : this.at + ttl);
     lock.ends = end(lock);
-    for (const holder of lock.holders) holder.ends = end(holder);
+    lock.holders.forEach((holder, index) => Object.assign(holder, { ends: end(holder), seen_ms: lock.hold_seen_ms[index] }));
     const times = lock.holders.map((holder) => Date.parse(holder.since)).filter((time) => time);
     lock.since = times.length ? times.reduce((one, other) => Math.min(one, other)) : undefined;
     return lock;

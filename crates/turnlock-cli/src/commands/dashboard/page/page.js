@@ -29,13 +29,16 @@ const model = new Model();
 let page;
 let state = 'connecting';
 let announced = 'live';
+let mayUnlock;
 
 const connection = new Connection({
   session(session) {
     setText(document.getElementById('store'), session.store);
-    document.body.dataset.unlock = session.allow_unlock;
     loadReport(connection);
-    if (!page || page.isLogin) route();
+    // Another process can have other flags, which decide on the buttons of a page.
+    const isOther = mayUnlock !== session.allow_unlock;
+    mayUnlock = session.allow_unlock;
+    if (!page || page.isLogin || isOther) route();
   },
   snapshot(data) {
     model.applySnapshot(data);

@@ -6,11 +6,11 @@ import { identity, message as plain, visible } from './text.js';
 /** The word that confirms an unlock, as in `turnlock watch`. */
 const CONFIRMATION = 'yes';
 
-/** Asks for confirmation, and releases the lock for the holder that was shown. */
+/** Asks for confirmation, and releases the hold that was shown: its owner can have another one meanwhile. */
 export function confirmUnlock(connection, lock, holder) {
   const dialog = document.getElementById('dialog');
-  const { name, kind } = lock;
-  const { owner } = holder;
+  const { name, kind, token } = lock;
+  const { owner, mode, seen_ms } = holder;
   const message = html('p', { class: 'outcome', role: 'alert' });
   const confirm = html('button', { type: 'submit', class: 'danger', disabled: true }, 'Unlock');
   const cancel = html('button', { type: 'button', onclick: () => dialog.close() }, 'Cancel');
@@ -24,7 +24,7 @@ export function confirmUnlock(connection, lock, holder) {
     confirm.disabled = true;
     let isReleased = false;
     try {
-      const response = await connection.post('/api/unlock', { name, kind, owner });
+      const response = await connection.post('/api/unlock', { name, kind, owner, mode, token, seen_ms });
       // After the limit of a request, it goes on.
       if (response.status === 408) throw new Error('no reply in time');
       setText(message, plain((await response.text()).trim()));
@@ -50,6 +50,7 @@ export function confirmUnlock(connection, lock, holder) {
     html('dl', { class: 'facts' },
       html('dt', {}, 'Lock'), html('dd', { class: 'name' }, visible(name)),
       html('dt', {}, 'Kind'), html('dd', {}, kind),
+      mode !== 'exclusive' && [html('dt', {}, 'Mode'), html('dd', {}, mode)],
       html('dt', {}, 'Holder'), html('dd', {}, identity(holder)),
       html('dt', {}, 'Owner'), html('dd', { class: 'name' }, visible(owner))),
     html('p', { id: 'dialog-warning', class: 'warning' }, connection.session.warning),
