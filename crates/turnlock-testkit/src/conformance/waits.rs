@@ -8,6 +8,7 @@ use turnlock::{Client, Deadlock, Error, Guard, Inspection, Kind, Lock, Waiter};
 
 pub const CASES: &[Case] = cases![
     a_wait_of_a_second_is_announced,
+    no_wait_is_announced_before_a_second,
     waiters_of_all_kinds_are_announced needs Kind(Permits),
     a_hold_of_a_second_is_announced,
     call_sites_are_announced_only_if_set,
@@ -113,6 +114,26 @@ async fn a_wait_of_a_second_is_announced(fixture: Fixture) {
     let is_removed = async || holder.lock(&name).inspect().await.expect("a reply").waiters.is_empty();
     eventually("it is removed before it expires", ms(5_000), is_removed).await;
     next.unlock().await.expect("held");
+}
+
+async fn no_wait_is_announced_before_a_second(fixture: Fixture) {
+    let (holder, waiter, name) = (fixture.client().await, client(&fixture, "waits").await, fixture.name());
+    let _held = holder.lock(&name).lock().await.expect("free");
+    let mut tasks = Vec::new();
+    // They begin at different times between two checks of the client, which are a second apart.
+    for _ in 0..4 {
+        tasks.push(wait_for(&waiter.lock(&name)));
+        tokio::time::sleep(ms(250)).await;
+    }
+    let all_are_announced = async || {
+        let mut found = holder.waits().await.expect("a reply").waiters;
+        found.retain(|waiter| waiter.name == name);
+        let is_old = |waiter: &Waiter| waiter.since + ms(900) <= SystemTime::now();
+        assert!(found.iter().all(is_old), "{found:?}");
+        found.len() == tasks.len()
+    };
+    eventually("the waits are announced", SOON, all_are_announced).await;
+    abort(tasks);
 }
 
 async fn waiters_of_all_kinds_are_announced(fixture: Fixture) {
