@@ -168,16 +168,9 @@ impl Check<'_> {
             What::Cancelled { .. } => self.verdict.cancelled += 1,
             What::Failed { op, error } | What::LatchDone { op, error: Some(error), .. } => {
                 self.verdict.failed += 1;
-                // On a busy machine, a server may not reply in the 50 ms that a majority waits for each.
-                let lock = self.holds.acquires.get(op).map(|acquire| self.locks[acquire.lock].kind);
-                let is_hasty = !self.is_simulation && lock == Some(LockKind::RedLock);
-                let needs_cause = !is_hasty && !self.processes.is_other(event.process);
                 let is_last = self.holds.is_last(*op) || self.latches.is_last(*op);
-                if is_last || (needs_cause && !self.is_explained(event)) {
-                    self.violation(format!(
-                        "a failure without a fault: op {op} failed at {}: {error}",
-                        event.t
-                    ));
+                if is_last || (self.needs_cause(*op, event) && !self.is_explained(event)) {
+                    self.failure(&format!("op {op}"), event.t, error);
                 }
             }
             What::Lost { op, reason, valid_until } => {
@@ -194,6 +187,13 @@ impl Check<'_> {
                 if self.promises.data
                     && self.promises.delivery
                     && !(u64::from(*count)..=u64::from(*count) + u64::from(*in_doubt)).contains(stored) =>
+            What::Released { op, error: Some(error) } => self.check_step(*op, 0, event, "release", error),
+            What::ReentryFailed { op, error, valid_until } => {
+                self.check_step(*op, *valid_until, event, "reentry", error);
+            }
+            What::CallFailed { call, error } if !self.is_explained(event) => {
+                self.failure(&format!("{call} of process {}", event.process), event.t, error);
+            }
             {
                 self.violation(format!(
                     "the count on the store: op {op} holds the lock {count} times, and {stored} times on the store"
@@ -246,6 +246,27 @@ impl Check<'_> {
         if !is_finished {
             // Until when a hold without an end was believed in is unknown.
             holds.open.clear();
+    /// Checks a step on a hold that failed. After a loss it has to, and at the end of a fixed lease.
+    fn check_step(&mut self, op: u64, valid_until: u64, event: &Event, step: &str, error: &str) {
+        let has_ended =
+            self.holds.is_lost(op) || self.holds.is_fixed_lease_over(op, valid_until, event.t + SLACK);
+        if !has_ended && self.needs_cause(op, event) && !self.is_explained(event) {
+            self.failure(&format!("the {step} of op {op}"), event.t, error);
+        }
+    }
+
+    /// Returns `false` if a request may fail without a fault.
+    fn needs_cause(&self, op: u64, event: &Event) -> bool {
+        // On a busy machine, a server may not reply in the 50 ms that a majority waits for each.
+        let lock = self.holds.acquires.get(&op).map(|acquire| self.locks[acquire.lock].kind);
+        let is_hasty = !self.is_simulation && lock == Some(LockKind::RedLock);
+        !is_hasty && !self.processes.is_other(event.process)
+    }
+
+    fn failure(&mut self, what: &str, t: u64, error: &str) {
+        self.violation(format!("a failure without a fault: {what} failed at {t}: {error}"));
+    }
+
         } else if !is_healed || !events.iter().any(|event| matches!(event.what, What::End { .. })) {
             verdict.violations.push("no end: the run did not come to its end".to_owned());
         }

@@ -228,7 +228,8 @@ fn belongs(event: &Event, requests: &[&Request<'_>], window: Window) -> bool {
         | What::Count { op, .. }
         | What::Lost { op, .. }
         | What::Release { op, .. }
-        | What::Released { op, .. } => requests.iter().any(|request| request.op == *op),
+        | What::Released { op, .. }
+        | What::ReentryFailed { op, .. } => requests.iter().any(|request| request.op == *op),
         What::Fault { .. } | What::Healed => is_inside,
         What::Process { .. } => is_inside && requests.iter().any(|request| request.process == event.process),
         _ => false,

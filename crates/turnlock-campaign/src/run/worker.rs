@@ -15,7 +15,7 @@ use turnlock_core::planted::Bug;
 
 use crate::history::{LockInfo, ProcessState, What};
 use crate::recorder::Recorder;
-use crate::workload::Workload;
+use crate::workload::{LAST_REQUESTS, Workload};
 
 use super::stalls;
 
@@ -153,9 +153,7 @@ async fn work(config: WorkerConfig, is_ending: watch::Receiver<bool>) -> anyhow:
         task.abort();
     }
     record_memory(&workload.recorder, process);
-    for client in &workload.clients {
-        let _ = client.shutdown(Duration::from_secs(10)).await;
-    }
+    workload.shut_down(LAST_REQUESTS).await;
     workload.recorder.record(process, What::Process { is: ProcessState::ShutDown });
     io::stdout().flush()?;
     Ok(())

@@ -32,7 +32,10 @@ impl Workload {
             match latch.count().await {
                 Ok(0) => break,
                 Ok(_) => drop(self.act(lock, LatchAction::CountDown, None).await),
-                Err(_) => sleep(ms(100)).await,
+                Err(error) => {
+                    self.record_failure("the count of a latch", &error_chain(&error));
+                    sleep(ms(100)).await;
+                }
             }
         }
         let _ = self.act(lock, LatchAction::Wait { ms: LONGEST_EFFECT_MS }, None).await;
