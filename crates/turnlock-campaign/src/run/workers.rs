@@ -38,8 +38,8 @@ pub(super) struct Workers {
     namespace: Option<(Arc<NetworkNamespace>, String)>,
     next: u32,
     live: Vec<Worker>,
-    /// The histories of all processes, also of those that were killed.
-    pub(super) histories: Vec<PathBuf>,
+    /// The histories of all processes by their numbers, also of those that were killed.
+    pub(super) histories: Vec<(u32, PathBuf)>,
 }
 
 struct Worker {
@@ -83,7 +83,7 @@ impl Workers {
         }
         let mut stdin = child.stdin.take().context("a pipe to the worker")?;
         stdin.write_all(format!("{}\n", serde_json::to_string(&config)?).as_bytes()).await?;
-        self.histories.push(history);
+        self.histories.push((number, history));
         self.live.push(Worker { number, place, child, stdin });
         Ok(())
     }
