@@ -1,7 +1,7 @@
 //! The worker processes.
 
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -105,9 +105,13 @@ impl Workers {
             self.live[index].signal("-CONT").await?;
         } else {
             let mut worker = self.live.swap_remove(index);
-            // Before it, since the store may notice the end earlier than this program.
-            recorder.record(number, What::Process { is: ProcessState::Killed });
-            worker.child.kill().await?;
+            if let Some(status) = worker.child.try_wait()? {
+                record_failure(recorder, number, status);
+            } else {
+                // Before it, since the store may notice the end earlier than this program.
+                recorder.record(number, What::Process { is: ProcessState::Killed });
+                worker.child.kill().await?;
+            }
             self.start(worker.place, fault.rng).await?;
         }
         Ok(())
@@ -130,12 +134,16 @@ impl Workers {
             };
             let status = status?;
             if !status.success() {
-                eprintln!("process {number} failed: {status}");
-                recorder.record(number, What::Process { is: ProcessState::Failed });
+                record_failure(recorder, number, status);
             }
         }
         Ok(())
     }
+}
+
+fn record_failure(recorder: &Recorder, number: u32, status: ExitStatus) {
+    eprintln!("process {number} failed: {status}");
+    recorder.record(number, What::Process { is: ProcessState::Failed });
 }
 
 impl Worker {
