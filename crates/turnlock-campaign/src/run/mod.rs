@@ -41,7 +41,7 @@ pub(crate) use options::RunOptions;
 use options::{ShapeName, WATCHDOG_MS};
 use redisson::JavaWorkers;
 use shape::{Shape, guarded};
-use stalls::MachineWatch;
+use stalls::StallWatch;
 use worker::WorkerConfig;
 use workers::Workers;
 
@@ -69,7 +69,7 @@ pub(crate) async fn run(options: &RunOptions) -> anyhow::Result<Vec<Event>> {
         locks: locks.clone(),
     };
     recorder.record(0, run);
-    let watch = MachineWatch::start(&recorder);
+    let watch = StallWatch::of_machine(&recorder);
     let counts = (options.redisson, options.tasks);
     let mut java = JavaWorkers::start(counts, &shape.urls()[0], &locks, &recorder, &mut rng).await?;
     let config = WorkerConfig {

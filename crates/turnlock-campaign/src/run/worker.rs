@@ -17,7 +17,7 @@ use crate::history::{LockInfo, ProcessState, What};
 use crate::recorder::Recorder;
 use crate::workload::{LAST_REQUESTS, Workload};
 
-use super::stalls;
+use super::stalls::StallWatch;
 
 /// What a worker does, in one line of JSON.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -144,12 +144,12 @@ async fn work(config: WorkerConfig, is_ending: watch::Receiver<bool>) -> anyhow:
             }
         }
     });
-    let timing = tokio::spawn(stalls::record_of_process(Arc::clone(&workload.recorder), process));
+    let _watch = StallWatch::of_process(&workload.recorder, process);
     for task in tasks {
         task.await?;
     }
     workload.acquire_each().await;
-    for task in [preparing, measuring, searching, timing] {
+    for task in [preparing, measuring, searching] {
         task.abort();
     }
     record_memory(&workload.recorder, process);
