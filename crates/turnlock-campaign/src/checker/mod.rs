@@ -46,6 +46,8 @@ pub(crate) struct Verdict {
     pub(crate) rejected: usize,
     /// The most memory that a process had, in KiB.
     pub(crate) memory_kib: u64,
+    /// How much of the time of the processes has a cause of losses and failures since the machine stalled, in percent.
+    pub(crate) stalled_percent: u64,
     /// The faults by kind.
     pub(crate) faults: BTreeMap<String, usize>,
 }
@@ -53,8 +55,18 @@ pub(crate) struct Verdict {
 impl Verdict {
     /// Adds the figures of another one.
     pub(crate) fn add(&mut self, other: Self) {
-        let Self { violations, overlaps, acquired, lost, cancelled, failed, rejected, memory_kib, faults } =
-            other;
+        let Self {
+            violations,
+            overlaps,
+            acquired,
+            lost,
+            cancelled,
+            failed,
+            rejected,
+            memory_kib,
+            stalled_percent,
+            faults,
+        } = other;
         self.violations.extend(violations);
         self.overlaps += overlaps;
         self.acquired += acquired;
@@ -63,6 +75,7 @@ impl Verdict {
         self.failed += failed;
         self.rejected += rejected;
         self.memory_kib = self.memory_kib.max(memory_kib);
+        self.stalled_percent = self.stalled_percent.max(stalled_percent);
         for (fault, count) in faults {
             *self.faults.entry(fault).or_default() += count;
         }
@@ -126,6 +139,7 @@ fn check_rules(events: &[Event], is_finished: bool) -> Verdict {
         let early = check.latches.add(event, promises.data);
         check.verdict.violations.extend(early);
     }
+    check.verdict.stalled_percent = check.processes.stalled_percent(check.causes.window());
     let late = late_reports(events, locks, &check.processes, check.is_simulation);
     check.verdict.violations.extend(late);
     check.finish(events, is_finished)
@@ -173,6 +187,13 @@ impl Check<'_> {
                     self.failure(&format!("op {op}"), event.t, error);
                 }
             }
+            What::Released { op, error: Some(error) } => self.check_step(*op, 0, event, "release", error),
+            What::ReentryFailed { op, error, valid_until } => {
+                self.check_step(*op, *valid_until, event, "reentry", error);
+            }
+            What::CallFailed { call, error } if !self.is_explained(event) => {
+                self.failure(&format!("{call} of process {}", event.process), event.t, error);
+            }
             What::Lost { op, reason, valid_until } => {
                 self.verdict.lost += 1;
                 let is_over = self.holds.is_fixed_lease_over(*op, *valid_until, event.t + SLACK);
@@ -187,13 +208,6 @@ impl Check<'_> {
                 if self.promises.data
                     && self.promises.delivery
                     && !(u64::from(*count)..=u64::from(*count) + u64::from(*in_doubt)).contains(stored) =>
-            What::Released { op, error: Some(error) } => self.check_step(*op, 0, event, "release", error),
-            What::ReentryFailed { op, error, valid_until } => {
-                self.check_step(*op, *valid_until, event, "reentry", error);
-            }
-            What::CallFailed { call, error } if !self.is_explained(event) => {
-                self.failure(&format!("{call} of process {}", event.process), event.t, error);
-            }
             {
                 self.violation(format!(
                     "the count on the store: op {op} holds the lock {count} times, and {stored} times on the store"
@@ -232,20 +246,6 @@ impl Check<'_> {
         }
     }
 
-    fn violation(&mut self, text: String) {
-        self.verdict.violations.push(text);
-    }
-
-    /// Returns `true` if a fault can be the cause of this loss or failure.
-    fn is_explained(&self, event: &Event) -> bool {
-        self.causes.explain(event.process, event.t, &self.processes)
-    }
-
-    fn finish(mut self, events: &[Event], is_finished: bool) -> Verdict {
-        let Self { promises, locks, ref mut holds, is_healed, ref mut verdict, .. } = self;
-        if !is_finished {
-            // Until when a hold without an end was believed in is unknown.
-            holds.open.clear();
     /// Checks a step on a hold that failed. After a loss it has to, and at the end of a fixed lease.
     fn check_step(&mut self, op: u64, valid_until: u64, event: &Event, step: &str, error: &str) {
         let has_ended =
@@ -267,6 +267,20 @@ impl Check<'_> {
         self.violation(format!("a failure without a fault: {what} failed at {t}: {error}"));
     }
 
+    fn violation(&mut self, text: String) {
+        self.verdict.violations.push(text);
+    }
+
+    /// Returns `true` if a fault can be the cause of this loss or failure.
+    fn is_explained(&self, event: &Event) -> bool {
+        self.causes.explain(event.process, event.t, &self.processes)
+    }
+
+    fn finish(mut self, events: &[Event], is_finished: bool) -> Verdict {
+        let Self { promises, locks, ref mut holds, is_healed, ref mut verdict, .. } = self;
+        if !is_finished {
+            // Until when a hold without an end was believed in is unknown.
+            holds.open.clear();
         } else if !is_healed || !events.iter().any(|event| matches!(event.what, What::End { .. })) {
             verdict.violations.push("no end: the run did not come to its end".to_owned());
         }

@@ -127,6 +127,7 @@ fn what_was_run(out: &mut String, spans: &Spans<'_>, figures: &Figures<'_>) {
         ("processes", number(figures.processes)),
         ("locks", locks.join(", ")),
         ("promised", promised.to_owned()),
+        ("stalls", format!("of the machine, which excuse {} % of the time", figures.stalled_percent)),
     ];
     let rows = rows.map(|(name, text)| vec![name.to_owned(), text]);
     table(out, &[], true, &rows);
