@@ -25,7 +25,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use fastrand::Rng;
@@ -93,7 +93,7 @@ pub(crate) async fn run(options: &RunOptions) -> anyhow::Result<Vec<Event>> {
     // Before the first fault, the permits of semaphores are set.
     sleep(Duration::from_secs(1)).await;
     let lasts = Duration::from_secs_f64(options.minutes * 60.0);
-    let injectors = Injectors::new(&recorder, Instant::now() + lasts, options, &network);
+    let injectors = Injectors::new(&recorder, lasts, options, &network);
     let (of_servers, of_workers) = injectors.run(&mut *shape, &mut workers, &mut rng).await;
     let healed = heal(&mut *shape).await;
     recorder.record(0, What::Healed);
