@@ -40,7 +40,7 @@ pub(crate) struct Plan {
 pub(crate) const MOST_AHEAD: Duration = Duration::from_secs(30);
 
 /// The kinds of faults.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Fault {
     /// A connection breaks. Requests under way may still arrive.
     Reset,
@@ -117,6 +117,15 @@ impl Fault {
             name.extend(character.to_lowercase());
             name
         })
+    }
+
+    /// The fault that changes the same of a server or a connection: while one is under way, the other is not injected.
+    pub(crate) fn changed_as(self) -> Self {
+        match self {
+            Self::DataLoss | Self::OldSnapshot => Self::Restart,
+            Self::SplitBrain => Self::SlowReplica,
+            _ => self,
+        }
     }
 
     /// Returns `true` if permits without a lease may be lost: with their holder, with the data, or with a release that
