@@ -86,7 +86,7 @@ pub(crate) async fn run(options: &RunOptions) -> anyhow::Result<Vec<Event>> {
         nested: options.nested,
         bug: options.plant.clone(),
     };
-    let mut workers = Workers::new(config, options.out.clone(), &*shape, options.redisson);
+    let mut workers = Workers::new(config, options, &*shape);
     for place in 1..=options.processes {
         workers.start(place, &mut rng).await?;
     }
