@@ -237,7 +237,9 @@ impl Plan {
     /// Returns `true` if waiters of clients that are gone may be left in the queue of a fair lock: no request for it
     /// removes them after the last process has ended.
     pub(crate) fn leaves_waiters(&self) -> bool {
-        self.faults.iter().any(|fault| !fault.is_gentle() || matches!(fault, Fault::Kill | Fault::Shutdown))
+        self.faults
+            .iter()
+            .any(|fault| matches!(fault, Fault::Kill | Fault::Shutdown | Fault::Late | Fault::Duplicate))
     }
 
     /// Returns `true` if a server of this plan must know what it has executed.
