@@ -105,6 +105,17 @@ pub(crate) enum What {
         op: u64,
         error: Option<String>,
     },
+    /// A reentry of a hold failed, or the release of one. Until then, the belief of the holder ended at `valid_until`.
+    ReentryFailed {
+        op: u64,
+        error: String,
+        valid_until: u64,
+    },
+    /// A call that is about no hold failed: a search for deadlocks, the count of a latch, or a shutdown.
+    CallFailed {
+        call: String,
+        error: String,
+    },
     /// An operation on a latch begins.
     Latch {
         op: u64,

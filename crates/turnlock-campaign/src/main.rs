@@ -120,6 +120,7 @@ fn report(verdict: &Verdict) -> ExitCode {
     println!("faults: {}", faults.join(", "));
     if verdict.memory_kib > 0 {
         println!("memory of a process: at most {} KiB", verdict.memory_kib);
+        println!("stalls of the machine excuse {} % of the time of the processes", verdict.stalled_percent);
     }
     for violation in &verdict.violations {
         println!("VIOLATION {violation}");

@@ -59,13 +59,17 @@ impl Recorder {
         let mut to = self.to.lock();
         // The time is read under the mutex, so that events are in the order of their times.
         let event = Event { t: self.at(clock::now()), process, what };
-        match &mut *to {
-            To::Memory(events) => events.push(event),
-            // A worker that cannot write has nothing to tell.
-            To::File(file) => {
-                file.write_all(format!("{event}\n").as_bytes()).expect("the history can be written");
+        let written = match &mut *to {
+            To::Memory(events) => {
+                events.push(event);
+                Ok(())
             }
-        }
+            To::File(file) => file.write_all(format!("{event}\n").as_bytes()),
+        };
+        // Without the mutex: a panic is recorded too.
+        drop(to);
+        // A worker that cannot write has nothing to tell.
+        written.expect("the history can be written");
     }
 
     /// Returns the events that were kept.
@@ -73,6 +77,27 @@ impl Recorder {
         match &mut *self.to.lock() {
             To::Memory(events) => std::mem::take(events),
             To::File(_) => Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+    use crate::history::ProcessState;
+
+    #[test]
+    fn a_history_that_cannot_be_written_blocks_no_one() {
+        // As a disk that is full.
+        let file = File::options().write(true).open("/dev/full").expect("a device of the system");
+        let recorder = Recorder::to_file(0, 1, file);
+        let record = || recorder.record(1, What::Process { is: ProcessState::Panicked });
+        // A panic hook calls it while the first call panics.
+        for _ in 0..2 {
+            assert!(catch_unwind(AssertUnwindSafe(record)).is_err());
+            assert!(!recorder.to.is_locked());
         }
     }
 }

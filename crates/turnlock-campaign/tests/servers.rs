@@ -16,8 +16,8 @@ const LIMIT: Duration = Duration::from_secs(900);
 /// How often servers may not recover. Such a campaign shows nothing.
 const ATTEMPTS: u32 = 3;
 
-/// How long faults are injected.
-const MINUTES: &str = "0.13";
+/// How long faults are injected: long enough for a quiet time.
+const MINUTES: &str = "0.2";
 
 /// What a busy machine acquires in that time, at least.
 const ACQUIRED: usize = 60;

@@ -74,6 +74,11 @@ impl Causes {
         *until = t.saturating_add(late + self.window).max(*until);
     }
 
+    /// How long an ended fault is a cause.
+    pub(super) fn window(&self) -> u64 {
+        self.window
+    }
+
     /// Returns `true` if a fault can be the cause of what a process noticed at `t`.
     pub(super) fn explain(&self, process: u32, t: u64, processes: &Processes) -> bool {
         let concerns = |of: Option<u32>| of.is_none_or(|of| of == process);

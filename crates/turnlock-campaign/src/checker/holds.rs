@@ -32,6 +32,10 @@ pub(super) struct Acquire {
     /// It waits longer than any fault can have an effect.
     pub(super) is_last: bool,
     pub(super) began: u64,
+    /// Until when its hold was believed in, by its grant or its release.
+    valid_until: u64,
+    /// The holder was told of the loss.
+    is_lost: bool,
 }
 
 impl Acquire {
@@ -70,6 +74,14 @@ impl Holds {
     }
 
     pub(super) fn add(&mut self, event: &Event) {
+        if let What::Lost { op, .. } | What::Release { op, .. } = &event.what
+            && let Some(acquire) = self.acquires.get_mut(op)
+        {
+            acquire.is_lost |= matches!(event.what, What::Lost { .. });
+            if let What::Release { valid_until, .. } = event.what {
+                acquire.valid_until = acquire.valid_until.max(valid_until);
+            }
+        }
         match &event.what {
             What::Acquire { op, lock, mode, permits, lease_ms, wait, owner_number } => {
                 let is_last = matches!(wait, Wait::For { ms } if *ms * 1_000 >= LONGEST_EFFECT);
@@ -81,11 +93,17 @@ impl Holds {
                     lease_ms: *lease_ms,
                     is_last,
                     began: event.t,
+                    valid_until: 0,
+                    is_lost: false,
                 };
                 self.acquires.insert(*op, acquire);
             }
             What::Granted { op, token, valid_until, .. } => {
-                let Some(acquire) = self.acquires.get(op) else { return };
+                let Some(acquire) = self.acquires.get_mut(op) else { return };
+                // The guards of an explicit owner share a lease, which gets shorter when one of them ends.
+                if !acquire.has_owner() {
+                    acquire.valid_until = (*valid_until).max(event.t);
+                }
                 let hold = Hold {
                     op: *op,
                     process: event.process,
@@ -139,9 +157,14 @@ impl Holds {
     ///
     /// The belief of a group ends when it loses a member, and the lease not before the end that it got with the grant.
     pub(super) fn is_fixed_lease_over(&self, op: u64, valid_until: u64, t: u64) -> bool {
-        let is_fixed = self.acquires.get(&op).is_some_and(|acquire| acquire.lease_ms.is_some());
-        let granted = self.open.get(&op).map_or(0, |hold| hold.from + hold.lease);
-        is_fixed && t >= valid_until.max(granted)
+        self.acquires
+            .get(&op)
+            .is_some_and(|acquire| acquire.lease_ms.is_some() && t >= valid_until.max(acquire.valid_until))
+    }
+
+    /// Returns `true` if the holder was told that it is lost.
+    pub(super) fn is_lost(&self, op: u64) -> bool {
+        self.acquires.get(&op).is_some_and(|acquire| acquire.is_lost)
     }
 
     pub(super) fn is_stopped(&self, process: u32) -> bool {

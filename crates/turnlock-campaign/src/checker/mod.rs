@@ -46,6 +46,8 @@ pub(crate) struct Verdict {
     pub(crate) rejected: usize,
     /// The most memory that a process had, in KiB.
     pub(crate) memory_kib: u64,
+    /// How much of the time of the processes has a cause of losses and failures since the machine stalled, in percent.
+    pub(crate) stalled_percent: u64,
     /// The faults by kind.
     pub(crate) faults: BTreeMap<String, usize>,
 }
@@ -53,8 +55,18 @@ pub(crate) struct Verdict {
 impl Verdict {
     /// Adds the figures of another one.
     pub(crate) fn add(&mut self, other: Self) {
-        let Self { violations, overlaps, acquired, lost, cancelled, failed, rejected, memory_kib, faults } =
-            other;
+        let Self {
+            violations,
+            overlaps,
+            acquired,
+            lost,
+            cancelled,
+            failed,
+            rejected,
+            memory_kib,
+            stalled_percent,
+            faults,
+        } = other;
         self.violations.extend(violations);
         self.overlaps += overlaps;
         self.acquired += acquired;
@@ -63,6 +75,7 @@ impl Verdict {
         self.failed += failed;
         self.rejected += rejected;
         self.memory_kib = self.memory_kib.max(memory_kib);
+        self.stalled_percent = self.stalled_percent.max(stalled_percent);
         for (fault, count) in faults {
             *self.faults.entry(fault).or_default() += count;
         }
@@ -126,6 +139,7 @@ fn check_rules(events: &[Event], is_finished: bool) -> Verdict {
         let early = check.latches.add(event, promises.data);
         check.verdict.violations.extend(early);
     }
+    check.verdict.stalled_percent = check.processes.stalled_percent(check.causes.window());
     let late = late_reports(events, locks, &check.processes, check.is_simulation);
     check.verdict.violations.extend(late);
     check.finish(events, is_finished)
@@ -168,17 +182,17 @@ impl Check<'_> {
             What::Cancelled { .. } => self.verdict.cancelled += 1,
             What::Failed { op, error } | What::LatchDone { op, error: Some(error), .. } => {
                 self.verdict.failed += 1;
-                // On a busy machine, a server may not reply in the 50 ms that a majority waits for each.
-                let lock = self.holds.acquires.get(op).map(|acquire| self.locks[acquire.lock].kind);
-                let is_hasty = !self.is_simulation && lock == Some(LockKind::RedLock);
-                let needs_cause = !is_hasty && !self.processes.is_other(event.process);
                 let is_last = self.holds.is_last(*op) || self.latches.is_last(*op);
-                if is_last || (needs_cause && !self.is_explained(event)) {
-                    self.violation(format!(
-                        "a failure without a fault: op {op} failed at {}: {error}",
-                        event.t
-                    ));
+                if is_last || (self.needs_cause(*op, event) && !self.is_explained(event)) {
+                    self.failure(&format!("op {op}"), event.t, error);
                 }
+            }
+            What::Released { op, error: Some(error) } => self.check_step(*op, 0, event, "release", error),
+            What::ReentryFailed { op, error, valid_until } => {
+                self.check_step(*op, *valid_until, event, "reentry", error);
+            }
+            What::CallFailed { call, error } if !self.is_explained(event) => {
+                self.failure(&format!("{call} of process {}", event.process), event.t, error);
             }
             What::Lost { op, reason, valid_until } => {
                 self.verdict.lost += 1;
@@ -230,6 +244,27 @@ impl Check<'_> {
             }
             _ => {}
         }
+    }
+
+    /// Checks a step on a hold that failed. After a loss it has to, and at the end of a fixed lease.
+    fn check_step(&mut self, op: u64, valid_until: u64, event: &Event, step: &str, error: &str) {
+        let has_ended =
+            self.holds.is_lost(op) || self.holds.is_fixed_lease_over(op, valid_until, event.t + SLACK);
+        if !has_ended && self.needs_cause(op, event) && !self.is_explained(event) {
+            self.failure(&format!("the {step} of op {op}"), event.t, error);
+        }
+    }
+
+    /// Returns `false` if a request may fail without a fault.
+    fn needs_cause(&self, op: u64, event: &Event) -> bool {
+        // On a busy machine, a server may not reply in the 50 ms that a majority waits for each.
+        let lock = self.holds.acquires.get(&op).map(|acquire| self.locks[acquire.lock].kind);
+        let is_hasty = !self.is_simulation && lock == Some(LockKind::RedLock);
+        !is_hasty && !self.processes.is_other(event.process)
+    }
+
+    fn failure(&mut self, what: &str, t: u64, error: &str) {
+        self.violation(format!("a failure without a fault: {what} failed at {t}: {error}"));
     }
 
     fn violation(&mut self, text: String) {

@@ -8,6 +8,10 @@ pub(super) struct Processes {
     /// From when to when each was stopped, or did not run because the machine was busy.
     pauses: HashMap<u32, Vec<(u64, u64)>>,
     others: HashSet<u32>,
+    /// When each one of turnlock recorded its first and its last event.
+    lives: HashMap<u32, (u64, u64)>,
+    /// From when to when each, or the machine, did not run without a fault.
+    stalls: HashMap<u32, Vec<(u64, u64)>>,
 }
 
 impl Processes {
@@ -15,6 +19,7 @@ impl Processes {
         let mut processes = Self::default();
         for Event { t, process, what } in events {
             let pauses = processes.pauses.entry(*process).or_default();
+            processes.lives.entry(*process).or_insert((*t, *t)).1 = *t;
             match what {
                 What::Process { is: ProcessState::Stopped } => pauses.push((*t, u64::MAX)),
                 What::Process { is: ProcessState::Continued } => {
@@ -22,7 +27,14 @@ impl Processes {
                         pause.1 = *t;
                     }
                 }
-                What::Stalled { us } => pauses.push((t.saturating_sub(*us), *t)),
+                What::Stalled { us } => {
+                    let stall = (t.saturating_sub(*us), *t);
+                    // A worker that was stopped by a fault measures that too.
+                    if pauses.iter().all(|(from, to)| *to <= stall.0 || stall.1 <= *from) {
+                        processes.stalls.entry(*process).or_default().push(stall);
+                    }
+                    pauses.push(stall);
+                }
                 What::Process { is: ProcessState::RedissonStarted } => {
                     processes.others.insert(*process);
                 }
@@ -37,6 +49,27 @@ impl Processes {
         // The run itself, as process zero, records when the whole machine was busy.
         let pauses = [process, 0].into_iter().filter_map(|process| self.pauses.get(&process)).flatten();
         pauses.filter(|(from, _)| *from <= t).map(|(_, to)| *to).max()
+    }
+
+    /// How much of the time of the processes is in a stall or less than `window` after one, in percent.
+    pub(super) fn stalled_percent(&self, window: u64) -> u64 {
+        let (mut stalled, mut total) = (0, 0);
+        for (process, (from, to)) in &self.lives {
+            if *process == 0 || self.is_other(*process) {
+                continue;
+            }
+            let stalls = [process, &0].into_iter().filter_map(|process| self.stalls.get(process)).flatten();
+            let mut stalls: Vec<_> = stalls.collect();
+            stalls.sort();
+            total += to - from;
+            let mut counted = *from;
+            for (begin, end) in stalls {
+                let end = (end + window).min(*to);
+                stalled += end.saturating_sub(counted.max(*begin));
+                counted = counted.max(end);
+            }
+        }
+        (stalled * 100).checked_div(total).unwrap_or(0)
     }
 
     /// Returns `true` if the process has clients of Redisson, which reports no loss.

@@ -126,6 +126,80 @@ fn an_early_loss_of_a_fixed_lease_without_a_fault_is_found() {
 }
 
 #[test]
+fn a_failed_release_or_reentry_without_a_fault_is_found() {
+    // The lease ends at 3 s.
+    let (end, error) = (3_000_000, "gone".to_owned());
+    let violations = |kind, lease_ms: Option<u64>, failed: u64, more: &[Event]| {
+        let steps = [
+            event(failed, What::Released { op: 1, error: Some(error.clone()) }),
+            event(failed, What::ReentryFailed { op: 1, error: error.clone(), valid_until: end }),
+        ];
+        let counts = steps.map(|step| {
+            let mut events = history(kind, &[(X, 1, None, 10, 20, end)]);
+            for event in &mut events {
+                match &mut event.what {
+                    What::Acquire { lease_ms: of_hold, .. } => *of_hold = lease_ms,
+                    // The end of the run is no cause.
+                    What::Healed => event.t = 2 * end,
+                    _ => {}
+                }
+            }
+            events.extend(more.iter().cloned().chain([step]));
+            events.sort_by_key(|event| event.t);
+            check(&events).violations.len()
+        });
+        assert_eq!(counts[0], counts[1]);
+        counts[0]
+    };
+    let lock = LockKind::Lock;
+    assert_eq!(violations(lock, None, 30, &[]), 1);
+    assert_eq!(violations(lock, None, 30, &[event(5, What::fault("reset", "", false))]), 0);
+    assert_eq!(violations(lock, None, 30, &[event(5, What::fault("duplicate", "", false))]), 1);
+    let lost = event(15, What::Lost { op: 1, reason: error.clone(), valid_until: end });
+    assert_eq!(violations(lock, None, 30, &[lost]), 1, "only the loss has no cause");
+    assert_eq!(violations(lock, None, end + 1, &[]), 1, "a lease that is renewed does not end");
+    let early = end - SLACK - 1;
+    assert_eq!((violations(lock, Some(9), early, &[]), violations(lock, Some(9), early + 1, &[])), (1, 0));
+    assert_eq!(violations(LockKind::RedLock, None, 30, &[]), 0, "on real servers");
+    let redisson = event(1, What::Process { is: ProcessState::RedissonStarted });
+    assert_eq!(violations(lock, None, 30, &[redisson]), 0);
+}
+
+#[test]
+fn a_failed_call_without_a_fault_is_found() {
+    let violations = |more: &[Event]| {
+        let mut events = history(LockKind::Lock, &[]);
+        let failed = What::CallFailed { call: "the shutdown".to_owned(), error: "down".to_owned() };
+        events.extend(more.iter().cloned().chain([event(50, failed)]));
+        events.sort_by_key(|event| event.t);
+        check(&events).violations.len()
+    };
+    assert_eq!((violations(&[]), violations(&[event(5, What::fault("reset", "", false))])), (1, 0));
+}
+
+#[test]
+fn a_shared_lease_of_an_explicit_owner_ends_with_the_guard_that_needs_it() {
+    // Granted until 9 s, which another guard needs. That one ends, and the lease gets shorter.
+    let violations = |owner_number: Option<usize>| {
+        let mut events = history(LockKind::Lock, &[(X, 1, None, 10, 2_000_001, 9_000_000)]);
+        let lost = What::Lost { op: 1, reason: "its lease ended".to_owned(), valid_until: 2_000_000 };
+        events.push(event(2_000_000, lost));
+        for event in &mut events {
+            match &mut event.what {
+                What::Acquire { lease_ms, owner_number: number, .. } => {
+                    (*lease_ms, *number) = (Some(2_000), owner_number);
+                }
+                What::Healed => event.t = 9_000_000,
+                _ => {}
+            }
+        }
+        events.sort_by_key(|event| event.t);
+        check(&events).violations.len()
+    };
+    assert_eq!((violations(Some(1)), violations(None)), (0, 1));
+}
+
+#[test]
 fn a_failure_of_a_latch_without_a_fault_is_found() {
     let violations = |action, has_fault: bool| {
         let mut events = history(LockKind::Latch, &[]);
@@ -360,4 +434,28 @@ fn counts_permits_positions_and_stale_writes_are_checked() {
     // The first holder is gone, and writes all the same: before the second one, and after it.
     assert_eq!(violations(What::Write { op: 1, token: 5 }), (0, 0));
     assert_eq!(violations(What::Write { op: 2, token: 7 }), (1, 1), "its own second write is rejected");
+}
+
+#[test]
+fn the_time_that_stalls_excuse_is_counted_once() {
+    const SECOND: u64 = 1_000_000;
+    // Processes 1 and 2 run for 100 s. A cause lasts for 5 s.
+    let percent = |more: &[(u64, u32, What)]| {
+        let mut events = history(LockKind::Lock, &[]);
+        let started = What::Process { is: ProcessState::Started };
+        let ends = [1, 2].into_iter().flat_map(|process| [(0, process), (100, process)]);
+        let all = ends.map(|(t, process)| (t, process, started.clone())).chain(more.iter().cloned());
+        events.extend(all.map(|(t, process, what)| Event { t: t * SECOND, process, what }));
+        events.sort_by_key(|event| event.t);
+        check(&events).stalled_percent
+    };
+    let stalled = |t, process| (t, process, What::Stalled { us: SECOND });
+    assert_eq!(percent(&[]), 0);
+    assert_eq!(percent(&[stalled(20, 0)]), 6);
+    assert_eq!(percent(&[stalled(20, 1)]), 3, "one of two");
+    assert_eq!(percent(&[stalled(20, 0), stalled(20, 1), stalled(22, 2)]), 7);
+    assert_eq!(percent(&[stalled(98, 0)]), 3, "until the end");
+    let process = |t, is| (t, 1, What::Process { is });
+    let stopped = [process(18, ProcessState::Stopped), process(20, ProcessState::Continued), stalled(20, 1)];
+    assert_eq!(percent(&stopped), 0, "a fault");
 }

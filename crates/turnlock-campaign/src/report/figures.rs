@@ -25,6 +25,8 @@ pub(super) struct Figures<'a> {
     pub(super) faults: BTreeMap<String, FaultFigures>,
     /// Overlapping holds where none are promised to be excluded.
     pub(super) overlaps: usize,
+    /// How much of the time of the processes stalls of the machine excuse, in percent.
+    pub(super) stalled_percent: u64,
     pub(super) violations: &'a [String],
 }
 
@@ -93,6 +95,7 @@ impl<'a> Figures<'a> {
             kinds: by_kind.into_iter().map(|(kind, requests)| (kind, KindFigures::new(&requests))).collect(),
             faults,
             overlaps: verdict.overlaps,
+            stalled_percent: verdict.stalled_percent,
             violations: &verdict.violations,
         }
     }

@@ -127,6 +127,7 @@ fn what_was_run(out: &mut String, spans: &Spans<'_>, figures: &Figures<'_>) {
         ("processes", number(figures.processes)),
         ("locks", locks.join(", ")),
         ("promised", promised.to_owned()),
+        ("stalls", format!("of the machine, which excuse {} % of the time", figures.stalled_percent)),
     ];
     let rows = rows.map(|(name, text)| vec![name.to_owned(), text]);
     table(out, &[], true, &rows);
@@ -228,7 +229,8 @@ fn belongs(event: &Event, requests: &[&Request<'_>], window: Window) -> bool {
         | What::Count { op, .. }
         | What::Lost { op, .. }
         | What::Release { op, .. }
-        | What::Released { op, .. } => requests.iter().any(|request| request.op == *op),
+        | What::Released { op, .. }
+        | What::ReentryFailed { op, .. } => requests.iter().any(|request| request.op == *op),
         What::Fault { .. } | What::Healed => is_inside,
         What::Process { .. } => is_inside && requests.iter().any(|request| request.process == event.process),
         _ => false,

@@ -129,7 +129,7 @@ fn a_history_gives_its_figures() {
             "promotion": { "count": 1, "total_us": 500_000 },
             "stop": { "count": 1, "total_us": 1_000_000 },
         },
-        "overlaps": 0, "violations": [],
+        "overlaps": 0, "stalled_percent": 0, "violations": [],
     });
     assert_eq!(found, expected);
     // A request of a stopped process that is killed ends when it was stopped.

@@ -9,6 +9,7 @@ use anyhow::Context as _;
 use fastrand::Rng;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use turnlock::Client;
 use turnlock_testkit::TempDir;
 
@@ -49,6 +50,8 @@ fn run(command: &mut Command) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// What the `sqlite3` shell prints when it has executed the statements before.
+const EXECUTED: &str = "executed";
 const FILLING: &str = "filling";
 const LOSING: [&str; 4] = ["remove_presence", "remove_clients", "remove_database", "replace_database"];
 
@@ -99,19 +102,31 @@ impl FileStore {
         Ok(())
     }
 
-    /// Runs statements with the `sqlite3` shell, and ends it after the fault.
-    async fn with_sqlite(&self, statements: &str, fault: &Injection<'_>) -> anyhow::Result<()> {
-        let mut shell = Command::new("sqlite3")
+    /// Runs statements with the `sqlite3` shell, and ends it after the fault, which begins when they have been executed.
+    async fn with_sqlite(&self, statements: &str, fault: &mut Injection<'_>) -> anyhow::Result<()> {
+        let mut shell = tokio::process::Command::new("sqlite3")
+            .arg("-bail")
             .arg(self.path("locks"))
             .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
             .spawn()?;
         let mut stdin = shell.stdin.take().context("a pipe")?;
-        stdin.write_all(format!("PRAGMA busy_timeout = 5000;\n{statements}\n").as_bytes())?;
-        fault.last().await;
+        let input = format!("PRAGMA busy_timeout = 5000;\n{statements}\nSELECT '{EXECUTED}';\n");
+        stdin.write_all(input.as_bytes()).await?;
+        let mut lines = BufReader::new(shell.stdout.take().context("a pipe")?).lines();
+        while let Some(line) = lines.next_line().await? {
+            if line == EXECUTED {
+                fault.begin("");
+                fault.last().await;
+                break;
+            }
+        }
         drop(stdin);
-        tokio::task::spawn_blocking(move || shell.wait()).await??;
+        let output = shell.wait_with_output().await?;
+        let error = String::from_utf8_lossy(&output.stderr);
+        anyhow::ensure!(output.status.success(), "sqlite3: {}: {}", output.status, error.trim());
         Ok(())
     }
 
@@ -135,18 +150,9 @@ impl FileStore {
                 run(Command::new("umount").arg("--lazy").arg(dir))?;
                 outcome?;
             }
-            "busy_file" => {
-                fault.begin("");
-                self.with_sqlite("BEGIN IMMEDIATE;", fault).await?;
-            }
-            "long_reader" => {
-                fault.begin("");
-                self.with_sqlite("BEGIN; SELECT count(*) FROM items;", fault).await?;
-            }
-            "checkpoint" => {
-                fault.begin("");
-                self.with_sqlite("PRAGMA wal_checkpoint(TRUNCATE);", fault).await?;
-            }
+            "busy_file" => self.with_sqlite("BEGIN IMMEDIATE;", fault).await?,
+            "long_reader" => self.with_sqlite("BEGIN; SELECT count(*) FROM items;", fault).await?,
+            "checkpoint" => self.with_sqlite("PRAGMA wal_checkpoint(TRUNCATE);", fault).await?,
             "remove_pipe" | "remove_presence" => {
                 let removed = self.remove_of_client(fault.name == "remove_pipe", fault.rng)?;
                 fault.begin(&removed);

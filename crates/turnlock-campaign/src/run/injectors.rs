@@ -25,7 +25,7 @@ const LIMIT_OF_ERRORS: u32 = 5;
 /// Faults that lose permits without a lease: with their holder, or with a release that the server denies.
 const LOSING_PERMITS: [&str; 2] = ["kill_worker", "acl_commands"];
 
-/// When there is the first quiet time of a run, and how long it is to the next one.
+/// When there is the first quiet time of a run at the latest, and how long it is to the next one.
 const FIRST_QUIET: Duration = Duration::from_secs(10);
 const BETWEEN_QUIETS: Duration = Duration::from_secs(50);
 
@@ -36,6 +36,7 @@ const QUIET: Duration = Duration::from_millis(WATCHDOG_MS + 5_000);
 pub(super) struct Injectors<'a> {
     recorder: &'a Recorder,
     end: Instant,
+    first_quiet: Duration,
     options: &'a RunOptions,
     network: &'a Mutex<()>,
     /// Two faults at a time.
@@ -47,11 +48,13 @@ pub(super) struct Injectors<'a> {
 impl<'a> Injectors<'a> {
     pub(super) fn new(
         recorder: &'a Recorder,
-        end: Instant,
+        lasts: Duration,
         options: &'a RunOptions,
         network: &'a Mutex<()>,
     ) -> Self {
-        Self { recorder, end, options, network, at_once: Semaphore::new(2), store: RwLock::default() }
+        let (end, first_quiet) = (Instant::now() + lasts, first_quiet(lasts));
+        let (at_once, store) = (Semaphore::new(2), RwLock::default());
+        Self { recorder, end, first_quiet, options, network, at_once, store }
     }
 
     /// Injects faults until the end. Prints which ones cannot be injected. Returns the errors of servers and of workers.
@@ -79,7 +82,7 @@ impl<'a> Injectors<'a> {
 
     /// Lets no fault of the store happen for a while, again and again: what fails then has no cause.
     async fn keep_quiet(&self) -> Infallible {
-        let mut pause = FIRST_QUIET;
+        let mut pause = self.first_quiet;
         loop {
             sleep(pause).await;
             let _alone = self.store.write().await;
@@ -196,6 +199,11 @@ impl<'a> Injectors<'a> {
     }
 }
 
+/// Returns when there is the first quiet time of a run of this length. One that is shorter has none.
+fn first_quiet(lasts: Duration) -> Duration {
+    if lasts < QUIET { FIRST_QUIET } else { FIRST_QUIET.min(lasts / 3) }
+}
+
 /// Returns the next fault: each comes once, in any order, and then all of them again.
 fn next(faults: &[&'static str], waiting: &mut Vec<&'static str>, rng: &mut Rng) -> Option<&'static str> {
     if waiting.is_empty() {
@@ -203,4 +211,16 @@ fn next(faults: &[&'static str], waiting: &mut Vec<&'static str>, rng: &mut Rng)
         rng.shuffle(waiting);
     }
     waiting.pop()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_with_time_for_it_has_a_quiet_time() {
+        let seconds = Duration::from_secs;
+        assert_eq!([12, 18, 60, 600].map(|lasts| first_quiet(seconds(lasts))), [4, 6, 10, 10].map(seconds));
+        assert!(first_quiet(seconds(6)) > seconds(6));
+    }
 }

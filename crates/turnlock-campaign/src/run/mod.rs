@@ -20,11 +20,12 @@ mod stalls;
 pub(crate) mod worker;
 mod workers;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use fastrand::Rng;
@@ -40,7 +41,7 @@ pub(crate) use options::RunOptions;
 use options::{ShapeName, WATCHDOG_MS};
 use redisson::JavaWorkers;
 use shape::{Shape, guarded};
-use stalls::MachineWatch;
+use stalls::StallWatch;
 use worker::WorkerConfig;
 use workers::Workers;
 
@@ -53,7 +54,7 @@ const ATTEMPTS: u32 = 3;
 /// Runs a campaign. Returns its history.
 pub(crate) async fn run(options: &RunOptions) -> anyhow::Result<Vec<Event>> {
     options.validate()?;
-    fs::create_dir_all(&options.out).with_context(|| format!("cannot create {}", options.out.display()))?;
+    clear(&options.out).with_context(|| format!("cannot prepare {}", options.out.display()))?;
     let mut rng = Rng::with_seed(options.seed);
     let locks = options.lock_infos();
     // Held while the network is cut for one fault, so that no other fault mends it.
@@ -68,7 +69,7 @@ pub(crate) async fn run(options: &RunOptions) -> anyhow::Result<Vec<Event>> {
         locks: locks.clone(),
     };
     recorder.record(0, run);
-    let watch = MachineWatch::start(&recorder);
+    let watch = StallWatch::of_machine(&recorder);
     let counts = (options.redisson, options.tasks);
     let mut java = JavaWorkers::start(counts, &shape.urls()[0], &locks, &recorder, &mut rng).await?;
     let config = WorkerConfig {
@@ -85,14 +86,14 @@ pub(crate) async fn run(options: &RunOptions) -> anyhow::Result<Vec<Event>> {
         nested: options.nested,
         bug: options.plant.clone(),
     };
-    let mut workers = Workers::new(config, options.out.clone(), &*shape, options.redisson);
+    let mut workers = Workers::new(config, options, &*shape);
     for place in 1..=options.processes {
         workers.start(place, &mut rng).await?;
     }
     // Before the first fault, the permits of semaphores are set.
     sleep(Duration::from_secs(1)).await;
     let lasts = Duration::from_secs_f64(options.minutes * 60.0);
-    let injectors = Injectors::new(&recorder, Instant::now() + lasts, options, &network);
+    let injectors = Injectors::new(&recorder, lasts, options, &network);
     let (of_servers, of_workers) = injectors.run(&mut *shape, &mut workers, &mut rng).await;
     let healed = heal(&mut *shape).await;
     recorder.record(0, What::Healed);
@@ -112,11 +113,12 @@ pub(crate) async fn run(options: &RunOptions) -> anyhow::Result<Vec<Event>> {
     let mut events = recorder.take();
     let is_kill = |event: &&Event| matches!(event.what, What::Process { is: ProcessState::Killed });
     let killed: HashMap<_, _> = events.iter().filter(is_kill).map(|event| (event.process, event.t)).collect();
-    let is_failure = |event: &Event| matches!(event.what, What::Process { is: ProcessState::Failed });
-    let has_failed = events.iter().any(is_failure);
-    for path in &workers.histories {
-        // A worker that failed may not have begun to write.
-        if path.exists() || !has_failed {
+    let is_failure = |event: &&Event| matches!(event.what, What::Process { is: ProcessState::Failed });
+    let failed: HashSet<_> = events.iter().filter(is_failure).map(|event| event.process).collect();
+    for (process, path) in &workers.histories {
+        // A worker that was killed, or failed, may not have begun to write.
+        let may_be_missing = killed.contains_key(process) || failed.contains(process);
+        if path.exists() || !may_be_missing {
             events.extend(history::read_file(path)?);
         }
     }
@@ -136,6 +138,19 @@ pub(crate) async fn run(options: &RunOptions) -> anyhow::Result<Vec<Event>> {
     of_workers
         .map_err(|error| anyhow::anyhow!(with_violations(&error, &checker::check(&events).violations)))?;
     Ok(events)
+}
+
+/// Makes a directory for the histories, without those of the processes of an earlier run.
+fn clear(out: &Path) -> io::Result<()> {
+    fs::create_dir_all(out)?;
+    for entry in fs::read_dir(out)? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if name.starts_with("process-") && name.ends_with(".jsonl") {
+            fs::remove_file(&path)?;
+        }
+    }
+    Ok(())
 }
 
 /// The text of an error, and the rules that are broken in what there is of the history.

@@ -44,6 +44,9 @@ pub(crate) struct RunOptions {
     /// How long faults are injected, in minutes
     #[arg(long, default_value_t = 1.0)]
     pub(crate) minutes: f64,
+    /// How long the tasks may take to end after the last fault, in seconds
+    #[arg(long, default_value_t = 200, value_name = "SECONDS", hide = true)]
+    pub(crate) last_turns: u64,
     /// Decides which faults are injected, and what the tasks do
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,

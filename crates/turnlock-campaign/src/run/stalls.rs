@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use turnlock_core::Moment;
 use turnlock_store::clock;
 use turnlock_testkit::TempDir;
 
@@ -18,50 +17,49 @@ use crate::recorder::Recorder;
 const TICK: Duration = Duration::from_millis(100);
 const LONGEST_DELAY: Duration = Duration::from_millis(200);
 
-/// Records when this process does not run.
-pub(super) async fn record_of_process(recorder: Arc<Recorder>, process: u32) {
-    loop {
-        let planned = clock::now() + TICK;
-        tokio::time::sleep(TICK).await;
-        record_delay(&recorder, process, planned);
+/// A thread that records when it does not run, until this is dropped.
+pub(super) struct StallWatch(Arc<AtomicBool>);
+
+impl StallWatch {
+    /// Of a worker. A task would also wait while turnlock blocks the threads of the runtime.
+    pub(super) fn of_process(recorder: &Arc<Recorder>, process: u32) -> Self {
+        Self::start(recorder, process, || {})
     }
-}
 
-fn record_delay(recorder: &Recorder, process: u32, planned: Moment) {
-    let late = clock::now().since(planned);
-    if late > LONGEST_DELAY {
-        let us = u64::try_from(late.as_micros()).unwrap_or(u64::MAX);
-        recorder.record(process, What::Stalled { us });
+    /// Of the machine, also when it does not write to its disk: servers sync what they write.
+    pub(super) fn of_machine(recorder: &Arc<Recorder>) -> Self {
+        let directory = TempDir::new();
+        Self::start(recorder, 0, move || {
+            let path = directory.path().join("written");
+            let written = File::create(&path).and_then(|mut file| {
+                file.write_all(b"x")?;
+                file.sync_all()
+            });
+            // A disk that is full is not slow.
+            let _ = written.and_then(|()| fs::remove_file(&path));
+        })
     }
-}
 
-/// A thread that records when the machine stalls, until this is dropped. Servers sync what they write.
-pub(super) struct MachineWatch(Arc<AtomicBool>);
-
-impl MachineWatch {
-    pub(super) fn start(recorder: &Arc<Recorder>) -> Self {
+    fn start(recorder: &Arc<Recorder>, process: u32, work: impl Fn() + Send + 'static) -> Self {
         let (recorder, is_over) = (Arc::clone(recorder), Arc::new(AtomicBool::new(false)));
         let watch = Self(Arc::clone(&is_over));
         thread::spawn(move || {
-            let directory = TempDir::new();
-            let path = directory.path().join("written");
             while !is_over.load(Ordering::Relaxed) {
                 let planned = clock::now() + TICK;
                 thread::sleep(TICK);
-                let written = File::create(&path).and_then(|mut file| {
-                    file.write_all(b"x")?;
-                    file.sync_all()
-                });
-                // A disk that is full is not slow.
-                let _ = written.and_then(|()| fs::remove_file(&path));
-                record_delay(&recorder, 0, planned);
+                work();
+                let late = clock::now().since(planned);
+                if late > LONGEST_DELAY {
+                    let us = u64::try_from(late.as_micros()).unwrap_or(u64::MAX);
+                    recorder.record(process, What::Stalled { us });
+                }
             }
         });
         watch
     }
 }
 
-impl Drop for MachineWatch {
+impl Drop for StallWatch {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }

@@ -15,9 +15,9 @@ use turnlock_core::planted::Bug;
 
 use crate::history::{LockInfo, ProcessState, What};
 use crate::recorder::Recorder;
-use crate::workload::Workload;
+use crate::workload::{LAST_REQUESTS, Workload};
 
-use super::stalls;
+use super::stalls::StallWatch;
 
 /// What a worker does, in one line of JSON.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -144,18 +144,16 @@ async fn work(config: WorkerConfig, is_ending: watch::Receiver<bool>) -> anyhow:
             }
         }
     });
-    let timing = tokio::spawn(stalls::record_of_process(Arc::clone(&workload.recorder), process));
+    let _watch = StallWatch::of_process(&workload.recorder, process);
     for task in tasks {
         task.await?;
     }
     workload.acquire_each().await;
-    for task in [preparing, measuring, searching, timing] {
+    for task in [preparing, measuring, searching] {
         task.abort();
     }
     record_memory(&workload.recorder, process);
-    for client in &workload.clients {
-        let _ = client.shutdown(Duration::from_secs(10)).await;
-    }
+    workload.shut_down(LAST_REQUESTS).await;
     workload.recorder.record(process, What::Process { is: ProcessState::ShutDown });
     io::stdout().flush()?;
     Ok(())

@@ -1,7 +1,7 @@
 //! The worker processes.
 
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,14 +15,9 @@ use turnlock_testkit::{Minority, NetworkNamespace};
 use crate::history::{ProcessState, What};
 use crate::recorder::Recorder;
 
+use super::RunOptions;
 use super::shape::{Injection, Shape};
 use super::worker::WorkerConfig;
-
-/// How long workers may take to end after the last fault.
-const LAST_TURNS: Duration = Duration::from_secs(200);
-
-/// The same with a planted bug, which may let them wait for ever.
-const LAST_TURNS_WITH_BUG: Duration = Duration::from_secs(20);
 
 /// Stops one worker for a while, or kills it and starts another one.
 pub(super) const FAULTS: [&str; 2] = ["stop_worker", "kill_worker"];
@@ -32,14 +27,16 @@ pub(super) struct Workers {
     /// With the number, the seed and the history of no process.
     config: WorkerConfig,
     out: PathBuf,
+    /// How long they may take to end after the last fault.
+    last_turns: Duration,
     /// Where every second process belongs.
     minority: Option<Minority>,
     /// Where every third process runs, with its URL of the store.
     namespace: Option<(Arc<NetworkNamespace>, String)>,
     next: u32,
     live: Vec<Worker>,
-    /// The histories of all processes, also of those that were killed.
-    pub(super) histories: Vec<PathBuf>,
+    /// The histories of all processes by their numbers, also of those that were killed.
+    pub(super) histories: Vec<(u32, PathBuf)>,
 }
 
 struct Worker {
@@ -51,10 +48,18 @@ struct Worker {
 }
 
 impl Workers {
-    /// Starts no process yet. The first one gets the number after `others`.
-    pub(super) fn new(config: WorkerConfig, out: PathBuf, shape: &dyn Shape, others: u32) -> Self {
-        let (minority, namespace) = (shape.minority(), shape.namespace());
-        Self { config, out, minority, namespace, next: others + 1, live: Vec::new(), histories: Vec::new() }
+    /// Starts no process yet. The first one gets the number after those of Redisson.
+    pub(super) fn new(config: WorkerConfig, options: &RunOptions, shape: &dyn Shape) -> Self {
+        Self {
+            config,
+            out: options.out.clone(),
+            last_turns: Duration::from_secs(options.last_turns),
+            minority: shape.minority(),
+            namespace: shape.namespace(),
+            next: options.redisson + 1,
+            live: Vec::new(),
+            histories: Vec::new(),
+        }
     }
 
     /// Starts a process at a place: every second one is with the minority, every third one in the other namespace.
@@ -83,7 +88,7 @@ impl Workers {
         }
         let mut stdin = child.stdin.take().context("a pipe to the worker")?;
         stdin.write_all(format!("{}\n", serde_json::to_string(&config)?).as_bytes()).await?;
-        self.histories.push(history);
+        self.histories.push((number, history));
         self.live.push(Worker { number, place, child, stdin });
         Ok(())
     }
@@ -105,9 +110,13 @@ impl Workers {
             self.live[index].signal("-CONT").await?;
         } else {
             let mut worker = self.live.swap_remove(index);
-            // Before it, since the store may notice the end earlier than this program.
-            recorder.record(number, What::Process { is: ProcessState::Killed });
-            worker.child.kill().await?;
+            if let Some(status) = worker.child.try_wait()? {
+                record_failure(recorder, number, status);
+            } else {
+                // Before it, since the store may notice the end earlier than this program.
+                recorder.record(number, What::Process { is: ProcessState::Killed });
+                worker.child.kill().await?;
+            }
             self.start(worker.place, fault.rng).await?;
         }
         Ok(())
@@ -115,8 +124,7 @@ impl Workers {
 
     /// Lets all workers end, at the same time. Records and kills those that do not, and records those that fail.
     pub(super) async fn end(&mut self, recorder: &Recorder) -> anyhow::Result<()> {
-        let limit = if self.config.bug.is_some() { LAST_TURNS_WITH_BUG } else { LAST_TURNS };
-        let limit = Instant::now() + limit;
+        let limit = Instant::now() + self.last_turns;
         let mut ending = Vec::new();
         for Worker { number, child, stdin, .. } in std::mem::take(&mut self.live) {
             drop(stdin);
@@ -130,12 +138,16 @@ impl Workers {
             };
             let status = status?;
             if !status.success() {
-                eprintln!("process {number} failed: {status}");
-                recorder.record(number, What::Process { is: ProcessState::Failed });
+                record_failure(recorder, number, status);
             }
         }
         Ok(())
     }
+}
+
+fn record_failure(recorder: &Recorder, number: u32, status: ExitStatus) {
+    eprintln!("process {number} failed: {status}");
+    recorder.record(number, What::Process { is: ProcessState::Failed });
 }
 
 impl Worker {

@@ -96,12 +96,14 @@ async fn simulate(plan: Plan) -> Vec<Event> {
     sleep(Duration::from_secs(2)).await;
     // Two faults at a time.
     let at_once = Arc::new(Semaphore::new(NEMESES.len()));
+    let active = Arc::default();
     let mut nemeses = Vec::from(NEMESES.map(|which| {
         let nemesis = Nemesis {
             worlds: worlds.clone(),
             processes: Arc::clone(&processes),
             rng: Rng::with_seed(plan.seed ^ which),
             at_once: Arc::clone(&at_once),
+            active: Arc::clone(&active),
         };
         tokio::spawn(nemesis.run(plan.faults.clone(), plan.calm_ms))
     }));
@@ -145,7 +147,34 @@ fn available(plan: &Plan, world: &World) -> Vec<Available> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
+    use turnlock_core::name::fix_hash_keys;
+
     use super::*;
+
+    #[test]
+    fn a_fault_of_a_server_is_under_way_once() {
+        fix_hash_keys();
+        let mut faults = 0;
+        for seed in (1..=12).filter(|seed| Plan::new(*seed).deployments == 1) {
+            let mut active = HashSet::new();
+            for event in run(seed).expect("a history") {
+                let What::Fault { fault, detail, ends } = event.what else { continue };
+                // Several processes may be stopped.
+                if detail.starts_with("process") {
+                    continue;
+                }
+                faults += usize::from(!ends);
+                assert!(
+                    if ends { active.remove(&fault) } else { active.insert(fault) },
+                    "seed {seed}: {}",
+                    event.t
+                );
+            }
+        }
+        assert!(faults > 100, "{faults}");
+    }
 
     #[test]
     fn a_panic_of_a_task_is_recorded() {

@@ -1,9 +1,11 @@
 //! Injects the faults of a plan.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
 
@@ -22,7 +24,12 @@ pub(super) struct Nemesis {
     pub(super) rng: Rng,
     /// A permit for each fault under way.
     pub(super) at_once: Arc<Semaphore>,
+    /// The faults of servers and connections under way.
+    pub(super) active: Arc<Mutex<HashSet<Place>>>,
 }
+
+/// Where a fault is: the deployment and, if one connection has it, its number.
+pub(super) type Place = (Fault, usize, Option<usize>);
 
 /// How long there is no fault in a quiet time, besides a lease: the effects of faults end, and waiters get their locks.
 const QUIET: Duration = Duration::from_secs(10);
@@ -55,17 +62,36 @@ impl Nemesis {
     /// Injects a fault, and ends it.
     async fn inject(&mut self, fault: Fault) {
         let lasts = ms(if self.rng.bool() { self.rng.u64(..300) } else { self.rng.u64(..8_000) });
-        let Some(world) = self.rng.choice(&self.worlds).cloned() else { return };
-        let links = world.live_links();
+        let deployment = self.rng.usize(..self.worlds.len());
+        let links = self.worlds[deployment].live_links();
         let Some(link) = self.rng.choice(&links).copied() else { return };
+        if matches!(fault, Fault::Stop | Fault::Kill | Fault::Shutdown) {
+            return self.disturb_process(fault).await;
+        }
+        // The end of one of two would end both.
+        let place = (fault.changed_as(), deployment, (fault == Fault::Denied).then_some(link));
+        if !self.active.lock().insert(place) {
+            return;
+        }
+        self.change(fault, lasts, deployment, (link, links)).await;
+        self.active.lock().remove(&place);
+    }
+
+    /// Injects a fault of a server or of a connection, and ends it.
+    ///
+    /// It concerns one connection, or some of several.
+    async fn change(
+        &mut self,
+        fault: Fault,
+        lasts: Duration,
+        deployment: usize,
+        (link, links): (usize, Vec<usize>),
+    ) {
+        let world = Arc::clone(&self.worlds[deployment]);
         // Each process has one link to each deployment, with its number less one.
         let process = format!("process {}", link + 1);
         let about = if matches!(fault, Fault::Reset | Fault::Late | Fault::Denied) { &*process } else { "" };
-        match fault {
-            // They name the process.
-            Fault::Stop | Fault::Kill | Fault::Shutdown => {}
-            _ => self.record(fault, format!("{about} {lasts:?}").trim_start(), false),
-        }
+        self.record(fault, format!("{about} {lasts:?}").trim_start(), false);
         match fault {
             Fault::Reset => world.reset(link),
             Fault::Late => {
@@ -138,7 +164,7 @@ impl Nemesis {
             }
             Fault::ClockBack => world.step_clock(-self.rng.i64(0..20_000_000)),
             Fault::ClockForward => world.step_clock(self.rng.i64(0..20_000_000)),
-            Fault::Stop | Fault::Kill | Fault::Shutdown => return self.disturb_process(fault).await,
+            Fault::Stop | Fault::Kill | Fault::Shutdown => {}
         }
         self.record(fault, about, true);
     }

@@ -40,7 +40,7 @@ pub(crate) struct Plan {
 pub(crate) const MOST_AHEAD: Duration = Duration::from_secs(30);
 
 /// The kinds of faults.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Fault {
     /// A connection breaks. Requests under way may still arrive.
     Reset,
@@ -117,6 +117,15 @@ impl Fault {
             name.extend(character.to_lowercase());
             name
         })
+    }
+
+    /// The fault that changes the same of a server or a connection: while one is under way, the other is not injected.
+    pub(crate) fn changed_as(self) -> Self {
+        match self {
+            Self::DataLoss | Self::OldSnapshot => Self::Restart,
+            Self::SplitBrain => Self::SlowReplica,
+            _ => self,
+        }
     }
 
     /// Returns `true` if permits without a lease may be lost: with their holder, with the data, or with a release that
@@ -228,7 +237,9 @@ impl Plan {
     /// Returns `true` if waiters of clients that are gone may be left in the queue of a fair lock: no request for it
     /// removes them after the last process has ended.
     pub(crate) fn leaves_waiters(&self) -> bool {
-        self.faults.iter().any(|fault| !fault.is_gentle() || matches!(fault, Fault::Kill | Fault::Shutdown))
+        self.faults
+            .iter()
+            .any(|fault| matches!(fault, Fault::Kill | Fault::Shutdown | Fault::Late | Fault::Duplicate))
     }
 
     /// Returns `true` if a server of this plan must know what it has executed.

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
-use futures_util::future::join_all;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
@@ -17,7 +16,7 @@ use super::store::SimStore;
 use super::world::World;
 use crate::history::{HAND_OVER_WINDOW_MS, LockInfo, ProcessState, What};
 use crate::recorder::Recorder;
-use crate::workload::{Gate, Workload};
+use crate::workload::{Gate, LAST_REQUESTS, Workload};
 
 /// The number of processes in a run, with those that replace killed ones.
 const MOST_PROCESSES: u32 = 10;
@@ -220,13 +219,14 @@ impl Processes {
     pub(super) async fn shut_down(&self, number: u32, limit: Duration) {
         let found = {
             let state = self.state.lock();
-            state.live.get(&number).map(|live| (live.process.clone(), live.workload.clients.clone()))
+            state.live.get(&number).map(|live| (live.process.clone(), live.workload.clone()))
         };
-        let Some((process, clients)) = found else { return };
+        let Some((process, workload)) = found else { return };
         // As a process that ends when its tasks do not.
-        let shutdown =
-            process.run(async move { join_all(clients.iter().map(|client| client.shutdown(limit))).await });
-        let _ = timeout(limit + Duration::from_secs(1), shutdown).await;
+        let shutdown = process.run(async move { workload.shut_down(limit).await });
+        if timeout(limit + Duration::from_secs(1), shutdown).await.is_err() {
+            self.record(number, What::Process { is: ProcessState::Stuck });
+        }
         self.record(number, What::Process { is: ProcessState::ShutDown });
         self.stop(number, ProcessState::Killed);
     }
@@ -269,7 +269,7 @@ impl Processes {
                 workload.acquire_each().await;
             };
             process.run(last).await;
-            self.shut_down(number, Duration::from_secs(10)).await;
+            self.shut_down(number, LAST_REQUESTS).await;
         }
     }
 }

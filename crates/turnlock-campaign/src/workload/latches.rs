@@ -26,16 +26,37 @@ impl Workload {
 
     /// Counts a latch down to zero, and waits for it.
     pub(super) async fn open_latch(&self, lock: usize) {
-        let latch = self.latch(lock);
         // Bounded: the other processes have ended.
         for _ in 0..100 {
-            match latch.count().await {
-                Ok(0) => break,
-                Ok(_) => drop(self.act(lock, LatchAction::CountDown, None).await),
-                Err(_) => sleep(ms(100)).await,
+            if self.count_down(lock).await {
+                break;
             }
         }
-        let _ = self.act(lock, LatchAction::Wait { ms: LONGEST_EFFECT_MS }, None).await;
+        let counting = async {
+            loop {
+                sleep(ms(1_000)).await;
+                self.count_down(lock).await;
+            }
+        };
+        tokio::select! {
+            biased;
+            _ = self.act(lock, LatchAction::Wait { ms: LONGEST_EFFECT_MS }, None) => {}
+            // An operation that sets it may arrive late.
+            () = counting => {}
+        }
+    }
+
+    /// Counts a latch down. Returns `true` if it is open.
+    async fn count_down(&self, lock: usize) -> bool {
+        match self.latch(lock).count().await {
+            Ok(0) => return true,
+            Ok(_) => drop(self.act(lock, LatchAction::CountDown, None).await),
+            Err(error) => {
+                self.record_failure("the count of a latch", &error_chain(&error));
+                sleep(ms(100)).await;
+            }
+        }
+        false
     }
 
     /// Performs an operation, unless it is cancelled, and records it.

@@ -13,10 +13,10 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, join_all};
 use tokio::sync::watch;
 use tokio::time::sleep;
-use turnlock::{Client, Error, Guard, Owner, TryAcquire};
+use turnlock::{Client, Error, Guard, Owner, ShutdownReport, TryAcquire};
 use turnlock_core::error_chain;
 
 use crate::history::{LONGEST_EFFECT_MS, LockInfo, LockKind, Mode, ReleaseBy, Wait, What};
@@ -26,6 +26,11 @@ pub(crate) use gate::Gate;
 use gate::Passed;
 use held::Held;
 use request::Request;
+
+/// How long a client without tasks may need for its last requests.
+///
+/// It undoes one without a reply for as long as it may arrive: a minute.
+pub(crate) const LAST_REQUESTS: Duration = Duration::from_secs(90);
 
 /// The tasks of one process.
 #[derive(Clone, Debug)]
@@ -183,8 +188,12 @@ impl Workload {
                 } else {
                     let was_lost = is_lost;
                     let unlocking = async {
-                        if inner.unlock().await.is_ok() && !was_lost {
-                            self.record_count(&acquired, request, 1, false).await;
+                        match inner.unlock().await {
+                            Ok(()) if !was_lost => {
+                                self.record_count(&acquired, request, 1, false).await;
+                            }
+                            Ok(()) => {}
+                            Err(error) => self.record_failed_reentry(&acquired, &error),
                         }
                     };
                     self.while_held(&acquired, &mut is_lost, unlocking).await;
@@ -209,17 +218,29 @@ impl Workload {
     /// Acquires it once more, where that is possible, and records the count.
     async fn reenter(&self, acquired: &Acquired, request: Request, rng: &mut Rng) -> Option<Guard> {
         let cancel = Cancel::draw(self.watchdog_ms, rng).unwrap_or(Cancel::After(ms(self.watchdog_ms)));
+        // A plain lock has no count.
+        if self.locks[request.lock].kind == LockKind::Plain {
+            return None;
+        }
         match unless_cancelled(acquired.held.reenter()?, Some(cancel)).await {
             Some(Ok(guard)) => {
                 self.record_count(acquired, request, 2, false).await;
                 Some(guard)
             }
-            Some(Err(_)) => None,
+            Some(Err(error)) => {
+                self.record_failed_reentry(acquired, &error);
+                None
+            }
             None => {
                 self.record_count(acquired, request, 1, true).await;
                 None
             }
         }
+    }
+
+    fn record_failed_reentry(&self, acquired: &Acquired, error: &Error) {
+        let valid_until = self.recorder.at(acquired.held.valid_until());
+        self.record(What::ReentryFailed { op: acquired.ops[0], error: error_chain(error), valid_until });
     }
 
     /// Waits until the run ends.
@@ -319,7 +340,7 @@ impl Workload {
             }
         };
         for op in ops {
-            self.record(What::Released { op, error: error.as_ref().map(ToString::to_string) });
+            self.record(What::Released { op, error: error.as_ref().map(|error| error_chain(error)) });
         }
     }
 
@@ -328,14 +349,32 @@ impl Workload {
         unless_cancelled(releasing, Some(Cancel::AfterPolls(rng.usize(..4)))).await?.err()
     }
 
-    /// Records what its clients take for a deadlock. A store that does not reply is a fault of the run.
+    /// Records what its clients take for a deadlock.
     pub(crate) async fn record_deadlocks(&self) {
         for client in &self.clients {
-            let found = client.deadlocks().await.unwrap_or_default();
-            for deadlock in found.iter().filter(|deadlock| deadlock.is_certain) {
-                self.record(What::Deadlock { text: deadlock.to_string() });
+            match client.deadlocks().await {
+                Ok(found) => {
+                    for deadlock in found.iter().filter(|deadlock| deadlock.is_certain) {
+                        self.record(What::Deadlock { text: deadlock.to_string() });
+                    }
+                }
+                Err(error) => self.record_failure("the search for deadlocks", &error_chain(&error)),
             }
         }
+    }
+
+    /// Shuts down its clients, and records what they have not finished within `limit`.
+    pub(crate) async fn shut_down(&self, limit: Duration) {
+        for report in join_all(self.clients.iter().map(|client| client.shutdown(limit))).await {
+            if !report.is_clean() {
+                let ShutdownReport { held, unfinished, .. } = report;
+                self.record_failure("the shutdown", &format!("{held} held, {unfinished} unfinished"));
+            }
+        }
+    }
+
+    fn record_failure(&self, call: &str, error: &str) {
+        self.record(What::CallFailed { call: call.to_owned(), error: error.to_owned() });
     }
 
     fn record(&self, what: What) {

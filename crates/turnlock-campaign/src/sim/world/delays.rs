@@ -27,8 +27,8 @@ impl State {
     /// When a copy of a request arrives, if there is one.
     pub(super) fn copy_of(&mut self, arrival: Instant, can_copy: bool) -> Option<Instant> {
         let is_copied = self.is_duplicating && can_copy && self.rng.u8(..4) == 0;
-        // Some copies arrive after all leases of the run.
-        let late = ms(if self.rng.bool() { self.rng.u64(..200) } else { self.rng.u64(..90_000) });
+        // After the original, whose reply counts. Some arrive after all leases of the run.
+        let late = ms(if self.rng.bool() { self.rng.u64(..200) } else { self.rng.u64(..90_000) }.max(1));
         let copied = is_copied.then_some(arrival + late);
         self.last_arrival = self.last_arrival.max(copied.unwrap_or(arrival));
         copied
