@@ -111,9 +111,9 @@ async fn a_wait_of_a_second_is_announced(fixture: Fixture) {
     guard.unlock().await.expect("held");
     let next = task.await.expect("no panic").expect("a turn");
     assert_eq!(found.owner, *next.owner_id());
+    next.unlock().await.expect("held");
     let is_removed = async || holder.lock(&name).inspect().await.expect("a reply").waiters.is_empty();
     eventually("it is removed before it expires", ms(5_000), is_removed).await;
-    next.unlock().await.expect("held");
 }
 
 async fn no_wait_is_announced_before_a_second(fixture: Fixture) {
