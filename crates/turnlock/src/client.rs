@@ -10,7 +10,7 @@ use crate::engine::Engine;
 use crate::lock::Named;
 use crate::{
     Deadlock, Error, Found, Identity, Inspection, Kind, Latch, Lock, Owner, PermitSemaphore, ReadWriteLock,
-    Semaphore, Waits,
+    Semaphore, ShutdownReport, Waits,
 };
 
 /// A client of a store, from which all locks are made. Cheap to clone.
@@ -33,24 +33,6 @@ use crate::{
 pub struct Client {
     pub(crate) engine: Arc<Engine>,
     owners: Arc<AtomicU64>,
-}
-
-/// What was left when [`Client::shutdown`] returned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-#[must_use = "locks that are still held stay held until their leases end"]
-pub struct ShutdownReport {
-    /// Locks that guards still hold. They are no longer renewed, and expire.
-    pub held: usize,
-    /// Releases, and other requests in the background, that were not finished.
-    pub unfinished: usize,
-}
-
-impl ShutdownReport {
-    /// Returns `true` if nothing was left.
-    pub fn is_clean(&self) -> bool {
-        self.held == 0 && self.unfinished == 0
-    }
 }
 
 impl Client {
@@ -254,17 +236,16 @@ impl Client {
 
     /// Returns the identities of the clients of these owners, in the same order.
     ///
-    /// `None` for a client that has written no record, for a permit that was not
-    /// [announced](crate::Permits::announce), and if this user may not read the records. One request for all; in a
-    /// cluster, one for each client or permit.
+    /// `None` for a client that has written no record, for a permit that was not [announced](crate::Permits::announce), and if
+    /// this user may not read the records. One request for all; in a cluster, one for each client or permit.
     ///
     /// # Cancel safety
     ///
     /// Cancel safe.
     pub async fn identities(&self, owners: &[OwnerId]) -> Result<Vec<Option<Identity>>, Error> {
         let record_of = |owner: &OwnerId| Identity::record_key(owner).map(|(record, _)| record);
-        let records: Vec<_> =
-            owners.iter().filter_map(record_of).collect::<BTreeSet<_>>().into_iter().collect();
+        let records: BTreeSet<_> = owners.iter().filter_map(record_of).collect();
+        let records = Vec::from_iter(records);
         let engine = &self.engine;
         let known = engine.on_runtime(engine.client_records(&records)).await?;
         let known: BTreeMap<_, _> = records.into_iter().zip(known).collect();
@@ -275,8 +256,7 @@ impl Client {
     ///
     /// A turnlock client announces its waits of at least a second: see
     /// [`Builder::announce_waits`](crate::Builder::announce_waits). Clients of other libraries do not. Names of other key
-    /// prefixes are included. One request.
-    /// [`Error::Denied`] if this user may not read it.
+    /// prefixes are included. One request. [`Error::Denied`] if this user may not read it.
     ///
     /// # Cancel safety
     ///
@@ -301,7 +281,8 @@ impl Client {
     ///
     /// Found in what clients have [announced](Client::waits), usually within two seconds of the begin, later where hundreds of
     /// clients hold and wait. Each client in a deadlock logs a warning. See [`Deadlock::is_certain`] for what is proven.
-    /// One request, and one for each lock of a deadlock. If [`Waits::is_complete`] is `false`, not all deadlocks are found. [`Error::Denied`] if this user may not read them.
+    /// One request, and one for each lock of a deadlock. If [`Waits::is_complete`] is `false`, not all deadlocks are found.
+    /// [`Error::Denied`] if this user may not read them.
     ///
     /// # Cancel safety
     ///
@@ -313,12 +294,7 @@ impl Client {
     /// As [`deadlocks`](Self::deadlocks), with [`Waits::is_complete`]. For the program, which shows both.
     #[doc(hidden)]
     pub async fn search_deadlocks(&self) -> Result<(Vec<Deadlock>, bool), Error> {
-        let engine = &self.engine;
-        let search = async {
-            let situation = engine.situation().await?;
-            Ok((engine.deadlocks(&situation).await, situation.is_complete()))
-        };
-        engine.on_runtime(search).await
+        self.engine.on_runtime(self.engine.search_deadlocks()).await
     }
 
     /// Releases a lock by force: all of it, or only the hold of `owner`.

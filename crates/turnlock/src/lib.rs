@@ -107,13 +107,14 @@ mod metrics;
 mod misuse;
 mod owner;
 mod permits;
+mod shutdown_report;
 mod sync;
 
 pub use activity::{Deadlock, HeldLock, Waiter, Waits};
 #[cfg(feature = "redis")]
 pub use admin::acl;
 pub use admin::{Found, Holder, Inspection, Role, doctor};
-pub use client::{Client, ShutdownReport};
+pub use client::Client;
 pub use config::{Builder, Settings};
 pub use error::{Cause, Error, LostReason};
 pub use group::{All, GroupLock, LostMember, Majority, MultiGuard, MultiHeld, MultiLock, RedLock};
@@ -122,6 +123,7 @@ pub use kind::Kind;
 pub use lock::{Exit, Guard, GuardError, Held, Lock, ReadWriteLock, Runner, TryAcquire, WriteGuard};
 pub use owner::Owner;
 pub use permits::{Latch, Leased, PermitSemaphore, Permits, Semaphore, Unleased};
+pub use shutdown_report::ShutdownReport;
 pub use turnlock_core::{ClientId, Glob, LeaseError, NameError, OwnerId};
 #[cfg(feature = "redis")]
 pub use turnlock_redis::{ClusterMessages, Tls};

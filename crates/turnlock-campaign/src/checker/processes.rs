@@ -77,3 +77,34 @@ impl Processes {
         self.others.contains(&process)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000;
+
+    #[test]
+    fn the_time_that_stalls_excuse_is_counted_once() {
+        // Processes 1 and 2 run for 100 s. A cause lasts for 5 s.
+        let percent = |more: &[(u64, u32, What)]| {
+            let started = What::Process { is: ProcessState::Started };
+            let ends = [1, 2].into_iter().flat_map(|process| [(0, process), (100, process)]);
+            let all = ends.map(|(t, process)| (t, process, started.clone())).chain(more.iter().cloned());
+            let mut events: Vec<_> =
+                all.map(|(t, process, what)| Event { t: t * SECOND, process, what }).collect();
+            events.sort_by_key(|event| event.t);
+            Processes::new(&events).stalled_percent(5 * SECOND)
+        };
+        let stalled = |t, process| (t, process, What::Stalled { us: SECOND });
+        assert_eq!(percent(&[]), 0);
+        assert_eq!(percent(&[stalled(20, 0)]), 6);
+        assert_eq!(percent(&[stalled(20, 1)]), 3, "one of two");
+        assert_eq!(percent(&[stalled(20, 0), stalled(20, 1), stalled(22, 2)]), 7);
+        assert_eq!(percent(&[stalled(98, 0)]), 3, "until the end");
+        let process = |t, is| (t, 1, What::Process { is });
+        let stopped =
+            [process(18, ProcessState::Stopped), process(20, ProcessState::Continued), stalled(20, 1)];
+        assert_eq!(percent(&stopped), 0, "a fault");
+    }
+}

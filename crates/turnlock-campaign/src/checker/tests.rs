@@ -435,27 +435,3 @@ fn counts_permits_positions_and_stale_writes_are_checked() {
     assert_eq!(violations(What::Write { op: 1, token: 5 }), (0, 0));
     assert_eq!(violations(What::Write { op: 2, token: 7 }), (1, 1), "its own second write is rejected");
 }
-
-#[test]
-fn the_time_that_stalls_excuse_is_counted_once() {
-    const SECOND: u64 = 1_000_000;
-    // Processes 1 and 2 run for 100 s. A cause lasts for 5 s.
-    let percent = |more: &[(u64, u32, What)]| {
-        let mut events = history(LockKind::Lock, &[]);
-        let started = What::Process { is: ProcessState::Started };
-        let ends = [1, 2].into_iter().flat_map(|process| [(0, process), (100, process)]);
-        let all = ends.map(|(t, process)| (t, process, started.clone())).chain(more.iter().cloned());
-        events.extend(all.map(|(t, process, what)| Event { t: t * SECOND, process, what }));
-        events.sort_by_key(|event| event.t);
-        check(&events).stalled_percent
-    };
-    let stalled = |t, process| (t, process, What::Stalled { us: SECOND });
-    assert_eq!(percent(&[]), 0);
-    assert_eq!(percent(&[stalled(20, 0)]), 6);
-    assert_eq!(percent(&[stalled(20, 1)]), 3, "one of two");
-    assert_eq!(percent(&[stalled(20, 0), stalled(20, 1), stalled(22, 2)]), 7);
-    assert_eq!(percent(&[stalled(98, 0)]), 3, "until the end");
-    let process = |t, is| (t, 1, What::Process { is });
-    let stopped = [process(18, ProcessState::Stopped), process(20, ProcessState::Continued), stalled(20, 1)];
-    assert_eq!(percent(&stopped), 0, "a fault");
-}

@@ -55,13 +55,12 @@ impl fmt::Display for Report {
 /// Lets the store examine itself. Probes have names that begin with `name_prefix`.
 pub(crate) async fn examine(engine: &Engine, name_prefix: Option<&str>) -> Report {
     let client = profile(engine, name_prefix);
-    let (mut findings, situation) =
-        join(engine.store.examination().examine(&client, engine), engine.situation()).await;
-    match situation {
-        Ok(situation) => {
-            let deadlocks = engine.deadlocks(&situation).await;
+    let (mut findings, search) =
+        join(engine.store.examination().examine(&client, engine), engine.search_deadlocks()).await;
+    match search {
+        Ok((deadlocks, is_complete)) => {
             findings.extend(deadlocks.iter().filter(|deadlock| deadlock.is_certain).map(deadlock_finding));
-            if !situation.is_complete() {
+            if !is_complete {
                 let text =
                     "There are more announced waits than one request reads: not all deadlocks are found.";
                 findings.push(Finding::new(Level::Unknown, Topic::Waits, text));

@@ -9,6 +9,7 @@ use turnlock_store::{Activity, ActivityScope, StepReply, Store};
 use super::engine::Engine;
 use crate::activity::{Deadlock, HeldRecord, Reader, Situation, WaitCycle, WaitRecord, kind_of};
 use crate::clock;
+use crate::error::Error;
 
 /// The least time between two searches for each record that the store has looked through in the last one: all clients with waiters
 /// that hold something search. The number of their requests does not rise with the number of clients.
@@ -126,10 +127,12 @@ async fn linked(store: &dyn Store, limit: Duration) -> Option<Activity> {
 }
 
 impl Engine {
-    /// Returns the deadlocks among announced waits, the certain ones first.
-    pub(crate) async fn deadlocks(&self, situation: &Situation) -> Vec<Deadlock> {
+    /// Returns the deadlocks among announced waits, the certain ones first, and whether all announced waits were read.
+    pub(crate) async fn search_deadlocks(&self) -> Result<(Vec<Deadlock>, bool), Error> {
+        let situation = self.situation().await?;
         let cycles = confirm(&*self.store, self.settings.usual_limit(), situation.cycles()).await;
-        cycles.iter().map(|cycle| cycle.to_deadlock(&self.reader())).collect()
+        let deadlocks = cycles.iter().map(|cycle| cycle.to_deadlock(&self.reader()));
+        Ok((deadlocks.collect(), situation.is_complete()))
     }
 }
 
