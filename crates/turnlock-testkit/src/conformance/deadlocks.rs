@@ -219,6 +219,13 @@ async fn a_task_that_seems_to_wait_for_itself_is_no_certain_deadlock(fixture: Fi
         }
     };
     one_of_two.await;
+    // The wait begins when the lock is held: nothing shows that the task runs two futures.
+    let guard = lock.lock().await.expect("free");
+    tokio::select! {
+        waited = lock.lock() => panic!("the lock is held: {waited:?}"),
+        () = assert_only_possible(&reader, &name) => {}
+    }
+    guard.unlock().await.expect("held");
 }
 
 /// How the task that acquired a lock leaves it to another one.
