@@ -189,7 +189,7 @@ impl Check<'_> {
             }
             What::Released { op, error: Some(error) } => self.check_step(*op, 0, event, "release", error),
             What::ReentryFailed { op, error, valid_until } => {
-                self.check_step(*op, *valid_until, event, "reentry", error);
+                self.check_step(*op, *valid_until, event, "reentry, or its release,", error);
             }
             What::CallFailed { call, error } if !self.is_explained(event) => {
                 self.failure(&format!("{call} of process {}", event.process), event.t, error);
