@@ -162,7 +162,7 @@ async fn examine(State(app): State<Arc<App>>) -> Response {
 
 async fn unlock(State(app): State<Arc<App>>, body: Bytes) -> Response {
     let Ok(request) = serde_json::from_slice::<UnlockRequest>(&body) else {
-        return (StatusCode::BAD_REQUEST, "the body is not that of an unlock\n").into_response();
+        return (StatusCode::BAD_REQUEST, "the request is not complete: reload the page\n").into_response();
     };
     // It comes to its end even if the viewer leaves, or the limit of a request passes.
     let performed = tokio::spawn(async move {
