@@ -243,7 +243,7 @@ impl Announcement {
         self.search.period().clamp(shortest, WAITS_PERIOD)
     }
 
-    /// Logs the holds that are stuck, each once.
+    /// Logs the names with holds that are stuck, each once.
     fn check_stuck(&mut self, engine: &Engine, now: Moment) {
         if now < self.stuck_due {
             return;
@@ -253,12 +253,20 @@ impl Announcement {
         engine.wait_queues.for_each_hold_in_portions(|hold| {
             stuck.extend(stuck_reason(engine, hold, now).map(|reason| (Arc::clone(hold), reason)));
         });
-        stuck.retain(|(hold, _)| hold.is_valid() && !hold.is_reported_stuck.swap(true, Ordering::Relaxed));
+        stuck.retain(|(hold, _)| hold.is_valid());
+        let is_known = |hold: &Hold| hold.is_reported_stuck.load(Ordering::Relaxed);
+        let known = stuck.iter().filter(|(hold, _)| is_known(hold)).map(|(hold, _)| hold.name.clone());
+        let known: HashSet<_> = known.collect();
+        stuck.retain(|(hold, _)| !is_known(hold));
         if !stuck.is_empty() {
             // They are announced at once.
             self.holds_due = now;
         }
-        // One line for each name: the permits of a semaphore can be many.
+        for (hold, _) in &stuck {
+            hold.is_reported_stuck.store(true, Ordering::Relaxed);
+        }
+        // One line for each name, while one of its holds is stuck: the permits of a semaphore can be many.
+        stuck.retain(|(hold, _)| !known.contains(&hold.name));
         stuck.sort_by(|(one, _), (other, _)| {
             (one.name.key(), one.began).cmp(&(other.name.key(), other.began))
         });
