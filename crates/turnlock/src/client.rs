@@ -281,7 +281,7 @@ impl Client {
     ///
     /// Found in what clients have [announced](Client::waits), usually within two seconds of the begin, later where hundreds of
     /// clients hold and wait. Each client in a deadlock logs a warning. See [`Deadlock::is_certain`] for what is proven.
-    /// One request, and one for each lock of a deadlock. If [`Waits::is_complete`] is `false`, not all deadlocks are found.
+    /// One request, and one for each lock of a certain deadlock. If [`Waits::is_complete`] is `false`, not all deadlocks are found.
     /// [`Error::Denied`] if this user may not read them.
     ///
     /// # Cancel safety

@@ -58,18 +58,26 @@ async fn a_deadlock_of_three_clients_is_found(fixture: Fixture) {
 }
 
 async fn a_deadlock_of_tasks_of_one_client_is_found(fixture: Fixture) {
-    let (client, one, two) = (client(&fixture, "one").await, fixture.name(), fixture.name());
-    let meeting = barrier(2);
-    let tasks = [
-        hold_and_wait(client.lock(&one), client.fair_lock(&two), &meeting),
-        hold_and_wait(client.fair_lock(&two), client.lock(&one), &meeting),
+    let (client, names) = (client(&fixture, "one").await, [(); 6].map(|()| fixture.name()));
+    let pairs = [
+        [client.lock(&names[0]), client.fair_lock(&names[1])],
+        [client.spin_lock(&names[2]), client.plain_lock(&names[3])],
+        [client.fenced_lock(&names[4]), client.read_write_lock(&names[5]).writer()],
     ];
-    let found = certain_deadlock(&client, &one).await;
-    let held: Vec<_> = found.waiters.iter().map(|waiter| (waiter.task.clone(), waiter.is_mine)).collect();
-    assert!(
-        held.len() == 2 && held[0].0 != held[1].0 && held.iter().all(|(_, is_mine)| *is_mine),
-        "{found:?}"
-    );
+    let mut tasks = Vec::new();
+    for [one, two] in &pairs {
+        let meeting = barrier(2);
+        tasks.push(hold_and_wait(one.clone(), two.clone(), &meeting));
+        tasks.push(hold_and_wait(two.clone(), one.clone(), &meeting));
+    }
+    for name in &names {
+        let found = certain_deadlock(&client, name).await;
+        let held: Vec<_> = found.waiters.iter().map(|waiter| (waiter.task.clone(), waiter.is_mine)).collect();
+        assert!(
+            held.len() == 2 && held[0].0 != held[1].0 && held.iter().all(|(_, is_mine)| *is_mine),
+            "{found:?}"
+        );
+    }
     abort(tasks);
 }
 

@@ -28,7 +28,7 @@
 //! assert_eq!(
 //!     rule.to_string(),
 //!     "ACL SETUSER shop reset on >PASSWORD resetchannels ~orders:* ~turnlock_client:* ~turnlock_waits \
-//!      +del +eval +evalsha +get +hdel +hrandfield +hset +pexpire +ping +psetex +pttl +role \
+//!      +del +eval +evalsha +get +hdel +hlen +hrandfield +hset +pexpire +ping +psetex +pttl +role \
 //!      +script|load +set +time +type"
 //! );
 //! ```

@@ -3,8 +3,9 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use turnlock_core::model::{Claim, Renewed, Reply, Step};
 use turnlock_core::{LockName, Moment, OwnerId};
-use turnlock_store::{Activity, ActivityScope, StepReply, Store};
+use turnlock_store::{Activity, ActivityScope, StepOptions, StepReply, Store};
 
 use super::engine::Engine;
 use crate::activity::{Deadlock, HeldRecord, Reader, Situation, WaitCycle, WaitRecord, kind_of};
@@ -21,8 +22,11 @@ const UNKNOWN_RECORDS: (usize, usize) = (200, 2_000);
 /// The number of deadlocks that are remembered, so that each is logged once.
 const MAX_LOGGED: usize = 256;
 
-/// The number of holds that are looked up. Records of other users must not cost more than that.
-const MAX_LOOKED_UP: usize = 256;
+/// The longest time between two searches. Other users of the store could write any number of records.
+const LONGEST_PERIOD: Duration = Duration::from_secs(60);
+
+/// The number of holds that are checked. Records of other users must not cost more than that.
+const MAX_CHECKED: usize = 256;
 
 /// The search of a client for certain deadlocks with waits of its own.
 #[derive(Default)]
@@ -53,7 +57,7 @@ impl DeadlockSearch {
 
     /// Returns the least time between two searches.
     pub(super) fn period(&self) -> Duration {
-        PERIOD_PER_RECORD.saturating_mul(u32::try_from(self.scanned).unwrap_or(u32::MAX))
+        PERIOD_PER_RECORD.saturating_mul(u32::try_from(self.scanned).unwrap_or(u32::MAX)).min(LONGEST_PERIOD)
     }
 
     /// Searches, and logs what was not logged before. Returns the deadlocks, and how long this process was busy.
@@ -66,14 +70,20 @@ impl DeadlockSearch {
     ) -> (Vec<OwnDeadlock>, Duration) {
         let activity = linked(store, limit).await;
         // Without a reply, the store is slow, or has very much to read.
-        let twice = (self.scanned * 2).clamp(UNKNOWN_RECORDS.0, UNKNOWN_RECORDS.1);
-        self.scanned = activity.as_ref().map_or(twice, |activity| activity.scanned);
+        let more =
+            self.scanned.saturating_mul(2).clamp(UNKNOWN_RECORDS.0, UNKNOWN_RECORDS.1).max(self.scanned);
+        self.scanned = activity.as_ref().map_or(more, |activity| activity.scanned);
         self.due = now + self.period();
         let read = clock::now();
         let situation = activity.as_ref().map(Situation::new).unwrap_or_default();
-        let is_mine = |cycle: &WaitCycle<'_>| cycle.waits.iter().any(|(of, _)| of.client == reader.client);
         let mut cycles = situation.cycles();
-        cycles.retain(|cycle| cycle.is_certain && is_mine(cycle));
+        // One that is known lasts until someone ends it.
+        let is_to_confirm = |cycle: &WaitCycle<'_>| {
+            let own = OwnDeadlock::new(cycle, reader);
+            own.ended.is_some() || !self.logged.contains(&own.owners)
+        };
+        let is_mine = |cycle: &WaitCycle<'_>| cycle.waits.iter().any(|(of, _)| of.client == reader.client);
+        cycles.retain(|cycle| cycle.is_certain && is_mine(cycle) && is_to_confirm(cycle));
         let busy = clock::now().since(read);
         let mut cycles = confirm(store, limit, cycles).await;
         cycles.retain(|cycle| cycle.is_certain);
@@ -136,7 +146,7 @@ impl Engine {
     }
 }
 
-/// Looks up the holds of certain cycles on the store. Where one is not there, or cannot be read, the cycle is only possible.
+/// Checks the holds of certain cycles on the store. Where it does not have one, or does not tell, the cycle is only possible.
 ///
 /// A client does not learn at once that its lock was released by force, or that the store has lost it, and announces it meanwhile.
 /// The number of an owner is used for one hold only: what the store has now, it had when the waits were proven.
@@ -145,37 +155,36 @@ async fn confirm<'a>(
     limit: Duration,
     mut cycles: Vec<WaitCycle<'a>>,
 ) -> Vec<WaitCycle<'a>> {
-    let mut left = MAX_LOOKED_UP;
-    for cycle in cycles.iter_mut().filter(|cycle| cycle.is_certain) {
+    let mut left = MAX_CHECKED;
+    let checks = cycles.iter_mut().filter(|cycle| cycle.is_certain).map(|cycle| {
         let awaited = cycle.awaited_holds();
-        let number = awaited.iter().map(Vec::len).sum();
-        let Some(rest) = left.checked_sub(number) else {
-            cycle.is_certain = false;
-            continue;
-        };
-        left = rest;
-        let lookups = awaited.into_iter().map(async |holds| {
-            let held = join_all(holds.into_iter().map(|held| is_held(store, limit, held))).await;
-            held.contains(&true)
-        });
-        cycle.is_certain = join_all(lookups).await.iter().all(|is_held| *is_held);
-    }
+        let rest = left.checked_sub(awaited.iter().map(Vec::len).sum());
+        left = rest.unwrap_or(left);
+        async move {
+            let checks = awaited.into_iter().map(async |holds| {
+                let held = join_all(holds.into_iter().map(|held| is_held(store, limit, held))).await;
+                held.contains(&true)
+            });
+            cycle.is_certain = rest.is_some() && !join_all(checks).await.contains(&false);
+        }
+    });
+    join_all(checks).await;
     cycles.sort_by_key(|cycle| !cycle.is_certain);
     cycles
 }
 
-/// Returns `true` if the store has this hold.
+/// Returns `true` if the store has this hold. It reads no more than that, whatever else is at the key.
 async fn is_held(store: &dyn Store, limit: Duration, held: &HeldRecord) -> bool {
     let Some(Ok(name)) = kind_of(&held.kind).map(|kind| LockName::of(kind, "", &held.key)) else {
         return false;
     };
-    match store.inspect(&name, limit).await {
+    let check = Step::Renew(Claim::new(&name, &OwnerId::from_wire(&held.owner), 1), None);
+    match store.call(check, StepOptions::of_engine(limit, 0)).await {
         Ok(StepReply { value, .. }) => {
-            let owner = OwnerId::from_wire(&held.owner);
-            value.holders.iter().any(|holder| holder.owner == owner)
+            matches!(value, Reply::Renewed(Renewed::Renewed | Renewed::Longer))
         }
         Err(failure) => {
-            tracing::debug!(%name, %failure, "hold in a deadlock not looked up");
+            tracing::debug!(%name, %failure, "hold in a deadlock not checked");
             false
         }
     }
