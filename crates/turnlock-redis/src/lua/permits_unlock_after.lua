@@ -19,7 +19,8 @@ for _, expiry in ipairs(expiries_of(taken, ids)) do
   end
   is_shorter = is_shorter or expiry > now + lease
 end
-set_expiry(taken, ids, now + lease, 'XX')
+-- The current millisecond has begun already: without one more, the permits would be free a part of it too early.
+set_expiry(taken, ids, now + lease + 1, 'XX')
 if is_shorter then
   -- The message is the number of waiters that should retry: Redisson wakes no more than that.
   publish(channel, decimal(#ids))
