@@ -234,12 +234,15 @@ impl Plan {
         longest + clock + Duration::from_secs(1)
     }
 
-    /// Returns `true` if waiters of clients that are gone may be left in the queue of a fair lock: no request for it
-    /// removes them after the last process has ended.
+    /// Returns `true` if dead waiters may be left on the store: no request removes them after the last process has ended.
+    ///
+    /// Their clients are gone, their requests arrived once more, or the server has forgotten that they had left.
     pub(crate) fn leaves_waiters(&self) -> bool {
-        self.faults
-            .iter()
-            .any(|fault| matches!(fault, Fault::Kill | Fault::Shutdown | Fault::Late | Fault::Duplicate))
+        use Fault::{Duplicate, Kill, Late, OldSnapshot, Promotion, Shutdown, SplitBrain};
+
+        self.faults.iter().any(|fault| {
+            matches!(fault, Kill | Shutdown | Late | Duplicate | OldSnapshot | Promotion | SplitBrain)
+        })
     }
 
     /// Returns `true` if a server of this plan must know what it has executed.
